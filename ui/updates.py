@@ -5,9 +5,10 @@ A handler need not know the page's components, and a test reads ``updates["messa
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import gradio as gr
 from gradio.components import Component
 
 Updates = dict[str, Any]
@@ -23,6 +24,23 @@ def by_name(handler: Callable[..., Updates], outputs: Mapping[str, Component]) -
     """
 
     def listener(*inputs: Any) -> dict[Component, Any]:
-        return {outputs[name]: value for name, value in handler(*inputs).items()}
+        return _addressed(handler(*inputs), outputs)
 
     return functools.update_wrapper(listener, handler) if inspect.isfunction(handler) else listener
+
+
+def each_by_name(
+    handler: Callable[..., Iterator[Updates]], outputs: Mapping[str, Component]
+) -> Callable[..., Iterator[dict[Component, Any]]]:
+    """Return a handler that yields updates as Gradio calls it; see ``by_name``."""
+
+    def listener(*inputs: Any) -> Iterator[dict[Component, Any]]:
+        for updates in handler(*inputs):
+            yield _addressed(updates, outputs)
+
+    return listener
+
+
+def _addressed(updates: Updates, outputs: Mapping[str, Component]) -> dict[Any, Any]:
+    """Return the value of each component; Gradio takes an empty dictionary for a value, not for no updates."""
+    return {outputs[name]: value for name, value in updates.items()} or gr.skip()

@@ -47,8 +47,9 @@ def form_of(name: str, **changes) -> tuple[Draft, dict]:
 
 def checked(filled) -> tuple[dict, dict[str, dict]]:
     """The summary of a form, and its fields by key."""
-    summary, _, fields = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *filled)
-    return summary, {each["key"]: each for section in fields["sections"] for each in section["fields"]}
+    updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *filled)
+    fields = (each for section in updates["fields"]["sections"] for each in section["fields"])
+    return updates["summary"], {each["key"]: each for each in fields}
 
 
 def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
@@ -211,11 +212,11 @@ def test_an_invalid_form_names_field_value_and_rule_and_starts_nothing(runs: Run
     filled = form_of("digits-reversal", **changes)
     before = list(runs)
     for ask in (True, False):
-        _, _, problem, message, question, _ = preset_form.started(VisitorRuns(runs), *filled, ask=ask)
-        assert problem["problem"]
-        assert part in problem["text"]
-        assert message == {"text": ""}  # said once
-        assert question["visible"] is False
+        updates = preset_form.started(VisitorRuns(runs), *filled, ask=ask)
+        assert updates["summary"]["problem"]
+        assert part in updates["summary"]["text"]
+        assert updates["message"] == {"text": ""}  # said once
+        assert updates["question"]["visible"] is False
     summary, fields = checked(filled)
     assert part in summary["text"]
     assert any(field["invalid"] for field in fields.values())
@@ -277,7 +278,8 @@ def test_the_form_lists_changed_settings():
 @pytest.mark.parametrize("changes", [{"steps": 500, "d_model": 16}, {"max_length": 7}])
 def test_each_section_says_what_is_set_in_it(changes: dict):
     filled = form_of("tiny", **changes)
-    labels = [each["label"] for each in preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *filled)[2]["sections"]]
+    fields = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *filled)["fields"]
+    labels = [each["label"] for each in fields["sections"]]
     preset = preset_form.preset_in(*filled)
     assert labels == [
         f"Task: {preset.task.summary}",
@@ -303,19 +305,20 @@ def started(make_runs, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(("seconds", "ask"), [(None, True), (600.0, True), (601.0, False), (None, False)])
 def test_a_run_starts_and_the_bar_shows_it(started, seconds: float | None, ask: bool):
-    (run, bar, summary, problem, question, asked), mine = started(seconds, ask=ask)
-    assert run == "tiny-1"
-    assert list(mine) == [run]
-    assert summary == gr.skip()
-    assert (bar, problem, asked) == ({"current": run, "started": True}, {"text": ""}, {"text": ""})
-    assert question["visible"] is False
+    updates, mine = started(seconds, ask=ask)
+    assert updates["run"] == "tiny-1"
+    assert list(mine) == ["tiny-1"]
+    assert "summary" not in updates
+    assert updates["bar"] == {"current": "tiny-1", "started": True}
+    assert updates["message"] == updates["asked"] == {"text": ""}
+    assert updates["question"]["visible"] is False
 
 
 def test_training_of_more_than_ten_minutes_is_asked_for_first(started):
-    (_, _, _, problem, question, asked), mine = started(601.0)
-    assert question["visible"] is True
-    assert "Training takes 9–10 min on this machine" in asked["text"].replace("\N{NO-BREAK SPACE}", " ")
-    assert problem == {"text": ""}
+    updates, mine = started(601.0)
+    assert updates["question"]["visible"] is True
+    assert "Training takes 9–10 min on this machine" in updates["asked"]["text"].replace("\N{NO-BREAK SPACE}", " ")
+    assert updates["message"] == {"text": ""}
     assert list(mine) == []
 
 

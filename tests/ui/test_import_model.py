@@ -41,11 +41,10 @@ def weights(tmp_path: Path) -> Path:
 def last(runs: Runs, path: object, pairs: str = "", mapping: str = "") -> dict[str, Any]:
     """The last values of an import by name; a value that stays as it is is left out."""
     *busy, end = import_steps(VisitorRuns(runs), threading.Event(), str(path), pairs, mapping)
-    assert all(not each[4]["interactive"] and each[5]["visible"] for each in busy)  # Stop instead of Import
-    assert end[4]["interactive"]
-    assert not end[5]["visible"]
-    values = dict(zip(("run", "message", "mapping"), end, strict=False))
-    return {name: value for name, value in values.items() if value != {"__type__": "update"}}
+    assert all(not each["start"]["interactive"] and each["stop"]["visible"] for each in busy)  # Stop, not Import
+    assert end["start"]["interactive"]
+    assert not end["stop"]["visible"]
+    return end
 
 
 def problem_of(end: dict[str, Any]) -> str:
@@ -185,7 +184,7 @@ def test_an_import_that_is_stopped_leaves_nothing(own_runs: Runs, tmp_path: Path
     folder = write_folder(tmp_path / "m", MARIAN)
     stopping.set()
     *_, end = import_steps(VisitorRuns(own_runs), stopping, str(folder), "", "")
-    assert end[1] == {"text": "stopped; nothing was imported", "problem": True}
+    assert end["message"] == {"text": "stopped; nothing was imported", "problem": True}
     assert list(own_runs.root.glob("*")) == []
 
 

@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-import gradio as gr
 import pytest
 
 from core.config import load_preset
@@ -26,7 +25,8 @@ NO_RUNS = VisitorRuns(Runs(Path("nowhere")))
 
 
 def check(staging: StagingArea, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None, kinds=KINDS):
-    return check_pairs(runs, staging, pairs, targets, test, pasted, *kinds)
+    updates = check_pairs(runs, staging, pairs, targets, test, pasted, *kinds)
+    return updates["preview"], updates["preset"]
 
 
 def test_pasted_pairs_become_a_preset_and_a_preview():
@@ -174,6 +174,6 @@ def test_a_preset_with_missing_data_shows_the_reason_instead_of_a_time(monkeypat
 def test_other_tokens_check_pairs_again_only_if_they_were_checked_before(monkeypatch):
     asked = []
     monkeypatch.setattr(own_data, "check_pairs", lambda *inputs: asked.append(inputs) or ("preview", "preset"))
-    assert own_data.check_pairs_again("runs", "staging", None, "a.tsv") == (gr.skip(), gr.skip())
+    assert own_data.check_pairs_again("runs", "staging", None, "a.tsv") == {}
     assert own_data.check_pairs_again("runs", "staging", {"facts": []}, "a.tsv") == ("preview", "preset")
     assert asked == [("runs", "staging", "a.tsv")]

@@ -89,7 +89,8 @@ def test_the_form_has_a_field_for_every_setting_of_the_family(tiny_gru):
 def test_a_form_of_another_family_than_the_shipped_preset_is_valid(lab, tiny_gru):
     draft = train.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
     assert draft.base == draft.start == tiny_gru
-    summary, _, fields = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *opened_with(tiny_gru))
+    updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *opened_with(tiny_gru))
+    summary, fields = updates["summary"], updates["fields"]
     assert "problem" not in summary
     assert "changed" not in summary["text"]
     shown = [each for section in fields["sections"] for each in section["fields"]]

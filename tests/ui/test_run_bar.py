@@ -184,9 +184,8 @@ def test_an_invalid_upload_is_refused(runs: Runs, tmp_path):
     for content in (b"", b"not a run"):
         file = tmp_path / "upload.safetensors"
         file.write_bytes(content)
-        _, message = train.import_run(VisitorRuns(runs), str(file))
-        assert message["problem"]
-    assert train.import_run(VisitorRuns(runs), None)[1]["problem"]
+        assert train.import_run(VisitorRuns(runs), str(file))["message"]["problem"]
+    assert train.import_run(VisitorRuns(runs), None)["message"]["problem"]
 
 
 # ---- the feed

@@ -25,6 +25,7 @@ from core.text.validation import validate_text
 from ui.components.notice import notice, problem
 from ui.events import QUIET
 from ui.serving.guarded_page import message_for
+from ui.updates import Updates, each_by_name
 
 STATE_DICTS = (".pt", ".pth", ".bin", ".ckpt", ".safetensors")
 MAX_PATH = 4_096  # characters
@@ -85,15 +86,23 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
     proposed_for = gr.State("")  # the path whose mapping is shown, as it was typed
     latest = [threading.Event()]  # stops the latest import; pages import one model at a time
 
-    def begin(path: str, pairs: str, mapping: str | None, proposed_for: str) -> Iterator[list[Any]]:
+    def begin(path: str, pairs: str, mapping: str | None, proposed_for: str) -> Iterator[Updates]:
         latest[0] = stopping = threading.Event()  # of its own: an import goes on when its page is closed
         text = mapping if mapping and path == proposed_for else ""  # that of another file means nothing
         yield from import_steps(runs, stopping, path, pairs, text)
 
+    outputs = {
+        "run": run,
+        "message": message,
+        "mapping": mapping,
+        "proposed_for": proposed_for,
+        "start": start,
+        "stop": stop,
+    }
     event: dict[str, Any] = {
-        "fn": begin,
+        "fn": each_by_name(begin, outputs),
         "inputs": [path, pairs, mapping, proposed_for],
-        "outputs": [run, message, mapping, proposed_for, start, stop],  # ``import_steps`` yields their values
+        "outputs": list(outputs.values()),
         "concurrency_limit": 1,
         "trigger_mode": "once",
         **QUIET,
@@ -105,7 +114,7 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
 
 def import_steps(
     runs: VisitorRuns, stopping: threading.Event, path: str, pairs: str, mapping: str
-) -> Iterator[list[Any]]:
+) -> Iterator[Updates]:
     """Import a model, or first propose the mapping of a state dict.
 
     Args:
@@ -115,10 +124,10 @@ def import_steps(
         mapping: YAML; empty for a folder, or to propose one.
 
     Yields:
-        The run's name, the message, and updates of the mapping, of its path and of the buttons Import and Stop.
+        The updates of the run, the message, the mapping, the path that it was proposed for, and of the buttons.
     """
-    idle = [gr.update(interactive=True), gr.update(visible=False)]
-    busy = [gr.update(interactive=False), gr.update(visible=True)]
+    idle: Updates = {"start": gr.update(interactive=True), "stop": gr.update(visible=False)}
+    busy: Updates = {"start": gr.update(interactive=False), "stop": gr.update(visible=True)}
     try:
         source, pairs_file = model_path(path), _pairs_path(pairs)
         is_proposal = not source.is_dir() and not mapping.strip()
@@ -131,21 +140,22 @@ def import_steps(
             )
         name = f"{source.name}, {_megabytes(source)}"
         for phase in job.phases():
-            yield [gr.skip(), {"text": f"{name}: {phase}"}, gr.skip(), gr.skip(), *busy]
+            yield busy | {"message": {"text": f"{name}: {phase}"}}
         result = job.future.result()
     except LabError as error:
-        yield [gr.skip(), problem(error), gr.skip(), gr.skip(), *idle]
+        yield idle | {"message": problem(error)}
         return
     except Exception as error:  # noqa: BLE001 - logged; the buttons must be usable again
         _log.exception("importing a model failed")
-        yield [gr.skip(), problem(message_for(error)), gr.skip(), gr.skip(), *idle]
+        yield idle | {"message": problem(message_for(error))}
         return
     if is_proposal:
         draft, uncertain = result
         shown = {"text": f"Check the mapping, then press Import again: {uncertain}."}
-        yield [gr.skip(), shown, gr.update(value=draft, visible=True), path, *idle]
+        yield idle | {"message": shown, "mapping": gr.update(value=draft, visible=True), "proposed_for": path}
     else:  # the bar says what was imported
-        yield [result, {"text": ""}, gr.update(value="", visible=False), "", *idle]
+        no_mapping = {"mapping": gr.update(value="", visible=False), "proposed_for": ""}
+        yield idle | no_mapping | {"run": result, "message": {"text": ""}}
 
 
 class _Job(threading.Thread):

@@ -16,6 +16,7 @@ from core.text.tokenizers import TOKEN_KINDS
 from ui.components.data_preview import data_preview, preview_value, with_time
 from ui.events import CHECK, LATEST, QUIET
 from ui.forms.preset_form import LONGEST_WAIT, Draft, Form
+from ui.updates import Updates, by_name
 
 AUTOMATIC = "automatic"
 MAX_PASTED = 200_000  # characters
@@ -66,14 +67,15 @@ def build(runs: VisitorRuns, form: Form) -> None:
         check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
     preview, preset = data_preview(), gr.State(None)
     inputs = [pairs, targets, test, pasted, *kinds]
-    checked = check.click(partial(check_pairs, runs, staging), inputs, [preview, preset], **QUIET, **CHECK)
+    outputs = {"preview": preview, "preset": preset}
+    checking: dict[str, Any] = {"outputs": list(outputs.values()), **QUIET, **CHECK}
+    checked = check.click(by_name(partial(check_pairs, runs, staging), outputs), inputs, **checking)
     form.open_on(checked.then, draft_for, [preset, form.draft])
     checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
     for changed, other in (kinds, kinds[::-1]):
         matched = changed.input(matching_kind, [changed, other], other, **QUIET)
-        rechecked = matched.then(
-            partial(check_pairs_again, runs, staging), [preview, *inputs], [preview, preset], **QUIET, **CHECK
-        )
+        check_again = by_name(partial(check_pairs_again, runs, staging), outputs)
+        rechecked = matched.then(check_again, [preview, *inputs], **checking)
         form.open_on(rechecked.then, draft_for, [preset, form.draft])
         rechecked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
     close.click(None, None, None, js="() => { document.body.dataset.side = ''; }", api_visibility="private")
@@ -88,23 +90,21 @@ def check_pairs(
     pasted: str | None,
     source_kind: str,
     target_kind: str,
-) -> tuple[dict[str, Any], Preset | None]:
-    """Ingest pairs; return their preview and a preset that trains on them, or an error and None."""
+) -> Updates:
+    """Ingest pairs; return the updates of their preview and of a preset that trains on them, or an error and None."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             files = _files(Path(folder), pairs, targets, test, pasted or "")
             found, preset, held = staging.stage(files, kinds=_kinds(source_kind, target_kind))
             runs.register_upload(found.sha256, held)
     except LabError as error:
-        return {"problem": str(error)}, None
-    return preview_value(found), preset
+        return {"preview": {"problem": str(error)}, "preset": None}
+    return {"preview": preview_value(found), "preset": preset}
 
 
-def check_pairs_again(
-    runs: VisitorRuns, staging: StagingArea, preview: dict[str, Any] | None, *inputs: Any
-) -> tuple[Any, Any]:
+def check_pairs_again(runs: VisitorRuns, staging: StagingArea, preview: dict[str, Any] | None, *inputs: Any) -> Updates:
     """Check pairs that were checked before with the tokens that are chosen now; otherwise change nothing."""
-    return check_pairs(runs, staging, *inputs) if preview else (gr.skip(), gr.skip())
+    return check_pairs(runs, staging, *inputs) if preview else {}
 
 
 def matching_kind(changed: str, other: str) -> str:

@@ -27,6 +27,7 @@ from ui.events import CHECK, LATEST, QUIET
 from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import hint_of, preset_from, problem_of, settings_of, value_in
 from ui.serving.errors import show_errors
+from ui.updates import Updates, by_name
 
 ASK_ABOVE_SECONDS = 600
 WORK_TO_WAIT_FOR = 5e12  # several minutes on one core, see ``work``
@@ -92,23 +93,34 @@ class Form:
 
         None leaves the form unchanged.
         """
-        outputs = [self.problem, self.summary, self.train, self.picker, self.draft, self.fields]
+        outputs = {
+            "message": self.problem,
+            "summary": self.summary,
+            "train": self.train,
+            "picker": self.picker,
+            "draft": self.draft,
+            "fields": self.fields,
+        }
 
-        def opened(*values: Any) -> list[Any]:
+        def opened(*values: Any) -> Updates:
             draft: Draft | None = None
             try:
                 draft = function(*values)
                 if draft is None:
-                    return [gr.skip()] * len(outputs)
+                    return {}
                 summary = described(self.runs, draft.start, draft.base)
             except LabError as error:
-                shown = _not_opened(draft) if draft and draft.picked else [gr.skip()] * 3
-                return [problem(error), *shown, gr.skip(), gr.skip()]
-            enabled = gr.update(interactive=True)
-            listed, kept = picker_value(draft.base, draft.picked), {"kept": _kept(draft, draft.start)}
-            return [{"text": ""}, summary, enabled, listed, draft, opened_fields(draft) | kept]
+                return {"message": problem(error)} | (_not_opened(draft) if draft and draft.picked else {})
+            return {
+                "message": {"text": ""},
+                "summary": summary,
+                "train": gr.update(interactive=True),
+                "picker": picker_value(draft.base, draft.picked),
+                "draft": draft,
+                "fields": opened_fields(draft) | {"kept": _kept(draft, draft.start)},
+            }
 
-        listen(opened, inputs, outputs, **LATEST, **QUIET)
+        listen(by_name(opened, outputs), inputs, list(outputs.values()), **LATEST, **QUIET)
 
 
 def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form:
@@ -142,12 +154,14 @@ def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar:
 
     form.open_on(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.open_on(load.upload, loaded_draft, [load, form.draft])
-    fields.input(partial(check, runs), form.inputs, [summary, message, fields], **LATEST, **QUIET)
+    checked = {"summary": summary, "message": message, "fields": fields}
+    fields.input(by_name(partial(check, runs), checked), form.inputs, list(checked.values()), **LATEST, **QUIET)
     summary.due(partial(check_timed, runs), form.inputs, summary, **LATEST, **QUIET, **CHECK)
     picker.pick(None, picker, summary, js=OPENING, **QUIET)  # before the form answers
-    started_outputs = [run, bar, summary, message, question, asked]
-    train.click(partial(started, runs, ask=True), form.inputs, started_outputs, **QUIET)
-    yes.click(partial(started, runs, ask=False), form.inputs, started_outputs, **QUIET)
+    outputs = {"run": run, "bar": bar, "summary": summary, "message": message, "question": question, "asked": asked}
+    for pressed, ask in ((train, True), (yes, False)):
+        start = by_name(partial(started, runs, ask=ask), outputs)
+        pressed.click(start, form.inputs, list(outputs.values()), **QUIET)
     no.click(lambda: gr.update(visible=False), None, question, **QUIET)
     save.click(show_errors(as_yaml), form.inputs, yaml, **QUIET).success(
         None, yaml, None, js=_DOWNLOAD, api_visibility="private"
@@ -208,16 +222,18 @@ def _label(preset: Preset, section: str) -> str:
     return f"{section.capitalize()}: {summaries[section]}"
 
 
-def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> list[Any]:
-    """Validate the form; return its summary, an empty error message, and the fields with their hints and errors."""
+def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
+    """Validate the form; return the updates of its summary, of the message, and of the fields' hints and errors."""
     values = _submitted(submitted).values
     try:
         preset = preset_in(draft, submitted)
         runs.limits.check(preset, pairs=runs.pairs_of(preset))
         summary = described(runs, preset, draft.base)
     except ConfigError as error:
-        return [problem(error), {"text": ""}, fields_value(draft, values, None, error.problems)]
-    return [summary, {"text": ""}, fields_value(draft, values, preset) | {"kept": _kept(draft, preset)}]
+        fields = fields_value(draft, values, None, error.problems)
+        return {"summary": problem(error), "message": {"text": ""}, "fields": fields}
+    fields = fields_value(draft, values, preset) | {"kept": _kept(draft, preset)}
+    return {"summary": summary, "message": {"text": ""}, "fields": fields}
 
 
 def check_timed(runs: VisitorRuns, draft: Draft, submitted: Any) -> Any:
@@ -270,9 +286,10 @@ def _key(preset: Preset) -> str:
     return hashlib.sha256(preset.model_dump_json().encode()).hexdigest()[:16]
 
 
-def _not_opened(draft: Draft) -> list[Any]:
-    """Return summary, Train and the list where a picked preset could not be opened: Train must not train another."""
-    return [{"unopened": True}, gr.update(interactive=False), picker_value(draft.base, draft.picked)]
+def _not_opened(draft: Draft) -> Updates:
+    """Return the updates where a picked preset could not be opened: Train must not train another."""
+    picker = picker_value(draft.base, draft.picked)
+    return {"summary": {"unopened": True}, "train": gr.update(interactive=False), "picker": picker}
 
 
 def _gpu(runs: VisitorRuns) -> str:
@@ -290,26 +307,21 @@ def _size(size: int) -> str:
     return f"{size / 1e6:,.0f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB"
 
 
-def started(runs: VisitorRuns, draft: Draft, submitted: Any, *, ask: bool) -> list[Any]:
-    """Start a run from the form, or ask first if it takes long.
-
-    Returns:
-        The run's name, the value of the run bar, the form's summary, the message, whether the question is visible, and
-        its text.
-    """
-    unchanged, hidden = [gr.skip(), gr.skip()], gr.update(visible=False)
+def started(runs: VisitorRuns, draft: Draft, submitted: Any, *, ask: bool) -> Updates:
+    """Start a run from the form, or ask first if it takes long."""
+    quiet: Updates = {"message": {"text": ""}, "question": gr.update(visible=False), "asked": {"text": ""}}
     try:
         preset = preset_in(draft, submitted)
         takes = _long_time(runs, preset) if ask else ""
         if takes:
             text = f"Training takes {takes} on this machine{_gpu(runs)}. It continues when you close the page."
-            return [*unchanged, gr.skip(), {"text": ""}, gr.update(visible=True), {"text": text}]
+            return quiet | {"question": gr.update(visible=True), "asked": {"text": text}}
         run = runs.start(preset)
-        return [run, {"current": run, "started": True}, gr.skip(), {"text": ""}, hidden, {"text": ""}]
+        return quiet | {"run": run, "bar": {"current": run, "started": True}}
     except ConfigError as error:  # shown where the form shows it while a setting is edited
-        return [*unchanged, problem(error), {"text": ""}, hidden, {"text": ""}]
+        return quiet | {"summary": problem(error)}
     except LabError as error:
-        return [*unchanged, gr.skip(), problem(error), hidden, {"text": ""}]
+        return quiet | {"message": problem(error)}
 
 
 def _long_time(runs: VisitorRuns, preset: Preset) -> str:

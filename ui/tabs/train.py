@@ -21,7 +21,7 @@ from ui.forms import import_model, own_data, preset_form
 from ui.forms.preset_form import Draft, Form, form_base
 from ui.forms.preset_list import first_preset, training_times
 from ui.run_info import settings_line
-from ui.updates import Updates
+from ui.updates import Updates, by_name
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool =
     tab = TrainTab(form, settings, diagram)
 
     own.click(None, None, None, js="() => { document.body.dataset.side = 'own'; }", api_visibility="private")
-    upload.upload(partial(import_run, runs), upload, [run, form.problem], **QUIET)
+    imported = {"run": run, "message": form.problem}
+    upload.upload(by_name(partial(import_run, runs), imported), upload, list(imported.values()), **QUIET)
 
     form.open_on(picker.pick, picked_draft, [picker, form.draft])
     form.open_on(reuse.click, partial(reused_draft, runs), [run, form.draft])
@@ -93,18 +94,18 @@ def run_updates(runs: VisitorRuns, run: str | None) -> Updates:
     return {"settings": {"text": text}, "model": model_diagram_value(runs, run)}
 
 
-def import_run(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]]:
-    """Import an uploaded run; return its name and an empty message, or no name and the error.
+def import_run(runs: VisitorRuns, path: str | None) -> Updates:
+    """Import an uploaded run; return the updates of the current run and of the message.
 
     The file stays: Gradio gives uploads of the same content one file, which another visitor may be about to open. It
     is deleted with all other temporary files, see ``ui.page.build_page``.
     """
     if path is None:
-        return gr.skip(), problem("no file selected")
+        return {"message": problem("no file selected")}
     try:
-        return runs.import_file(Path(path)), {"text": ""}
+        return {"run": runs.import_file(Path(path)), "message": {"text": ""}}
     except LabError as error:
-        return gr.skip(), problem(error)
+        return {"message": problem(error)}
 
 
 def first_draft(runs: VisitorRuns, run: str | None, kept: str | None = None) -> Draft:
