@@ -15,7 +15,7 @@ from core.storage.errors import InputError
 from tests.serving import SHIPPED
 from tests.support.trainings import train_run
 from ui.components.run_picker import _about, runs_by_task
-from ui.tabs import compare
+from ui.tabs import cancellable, compare
 from ui.tabs.compare import Comparer
 
 
@@ -43,7 +43,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, tiny) -> Runs:
 def comparer(shelf: Runs, monkeypatch) -> Comparer:
     monkeypatch.setattr(compare, "SEQUENCES", 60)
     monkeypatch.setattr(compare, "INPUTS_PER_LENGTH", 5)
-    monkeypatch.setattr(compare, "UPDATE_INTERVAL", 0.0)
+    monkeypatch.setattr(cancellable, "UPDATE_INTERVAL", 0.0)
     return Comparer(shelf)
 
 
@@ -62,12 +62,13 @@ def test_runs_are_grouped_by_task_and_by_settings_except_the_seed(shelf: Runs):
 def test_progress_is_yielded_before_a_json_serializable_result(comparer: Comparer):
     *before, last = comparer.compare(selection("rev-seed-0", "rev-seed-1", "fast"))
     assert before
-    for ticket, _, view, button, cancel in before:
-        assert ticket
-        assert 0 < view["progress"]["done"] <= 1
-        assert (button["interactive"], cancel["interactive"]) == (False, True)
-    ticket, message, view, button, cancel = last
-    assert (ticket, message["text"], button["interactive"], cancel["interactive"]) == (None, "", True, False)
+    for updates in before:
+        assert updates["ticket"]
+        assert 0 < updates["result"]["progress"]["done"] <= 1
+        assert (updates["start"]["interactive"], updates["cancel"]["interactive"]) == (False, True)
+    assert (last["ticket"], last["message"]["text"]) == (None, "")
+    assert (last["start"]["interactive"], last["cancel"]["interactive"]) == (True, False)
+    view = last["result"]
     assert json.loads(json.dumps(view, allow_nan=False)) == view  # so every key is a text
     assert [group["label"] for group in view["groups"]] == ["rev", "fast"]
     assert view["settings"] == {"training.learning_rate": [0.01, 0.02]}
@@ -77,18 +78,18 @@ def test_progress_is_yielded_before_a_json_serializable_result(comparer: Compare
 def test_comparing_the_same_runs_again_uses_the_cache(comparer: Comparer):
     first = list(comparer.compare(selection("rev-seed-0", "fast")))[-1]
     (again,) = comparer.compare(selection("rev-seed-0", "fast"))
-    assert again[2]["pairs"] == first[2]["pairs"]
+    assert again["result"]["pairs"] == first["result"]["pairs"]
 
 
 def test_cancelling_stops_the_comparison_at_its_next_event(comparer: Comparer):
     work = comparer.compare(selection("rev-seed-0", "fast"))
-    ticket, *_ = next(work)
+    ticket = next(work)["ticket"]
     comparer.cancellation.cancel("somebody else's")
-    assert next(work)[0] == ticket
+    assert next(work)["ticket"] == ticket
     comparer.cancellation.cancel(ticket)
     (last,) = work
-    assert (last[1]["text"], last[2]) == ("Cancelled.", None)
-    assert last[3]["interactive"] is True
+    assert (last["message"]["text"], last["result"]) == ("Cancelled.", None)
+    assert last["start"]["interactive"] is True
 
 
 @pytest.mark.parametrize(
@@ -107,9 +108,9 @@ def test_cancelling_stops_the_comparison_at_its_next_event(comparer: Comparer):
 )
 def test_invalid_selections_are_explained(comparer: Comparer, chosen, reason):
     (last,) = comparer.compare(selection(*chosen))
-    assert last[1]["problem"]
-    assert reason in last[1]["text"]
-    assert last[3]["interactive"] is True
+    assert last["message"]["problem"]
+    assert reason in last["message"]["text"]
+    assert last["start"]["interactive"] is True
 
 
 def test_the_address_selects_runs_and_starts_the_comparison_on_its_tab(shelf: Runs):
@@ -127,8 +128,8 @@ def test_the_address_selects_runs_and_starts_the_comparison_on_its_tab(shelf: Ru
 )
 def test_malformed_selections_are_explained(comparer: Comparer, value):
     (last,) = comparer.compare(value)
-    assert last[1]["problem"]
-    assert len(last[1]["text"]) < 500
+    assert last["message"]["problem"]
+    assert len(last["message"]["text"]) < 500
 
 
 def test_the_api_has_the_same_limits(shelf: Runs, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.server import Runs
 from tests.serving import SHIPPED
-from ui.tabs import report
+from ui.tabs import cancellable
 from ui.tabs.report import INPUTS, FailureFinder, Inputs
 
 
@@ -19,14 +19,16 @@ def finder(tmp_path: Path, monkeypatch) -> FailureFinder:
     root = tmp_path / "checkpoints"
     shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
     monkeypatch.setitem(INPUTS, "few", Inputs("held out", 300, "held-out inputs"))
-    monkeypatch.setattr(report, "UPDATE_INTERVAL", 0.0)
+    monkeypatch.setattr(cancellable, "UPDATE_INTERVAL", 0.0)
     return FailureFinder(Runs(root))
 
 
 def test_a_perfect_run_says_so_and_suggests_harder_inputs(finder: FailureFinder):
-    *before, (ticket, message, view, button, cancel) = finder.find(SHIPPED, "few")
-    assert before[0][2]["progress"]["run"] == SHIPPED
-    assert (ticket, message["text"], button["interactive"], cancel["interactive"]) == (None, "", True, False)
+    *before, last = finder.find(SHIPPED, "few")
+    assert before[0]["result"]["progress"]["run"] == SHIPPED
+    assert (last["ticket"], last["message"]["text"]) == (None, "")
+    assert (last["start"]["interactive"], last["cancel"]["interactive"]) == (True, False)
+    view = last["result"]
     step = finder.runs[SHIPPED].trained().step
     message = f"0 wrong answers to 300 held-out inputs, by {SHIPPED} after {step:,} steps, greedy decoding."
     assert view["summary"] == message
@@ -34,7 +36,8 @@ def test_a_perfect_run_says_so_and_suggests_harder_inputs(finder: FailureFinder)
 
 
 def test_wrong_answers_to_longer_inputs_are_grouped_with_examples(finder: FailureFinder):
-    *_, (_, _, view, *_) = finder.find(SHIPPED, "longer than in training")
+    *_, last = finder.find(SHIPPED, "longer than in training")
+    view = last["result"]
     assert view["wrong"] > 900
     assert "inputs longer than those in training" in view["summary"]
     assert json.loads(json.dumps(view)) == view
@@ -48,18 +51,17 @@ def test_wrong_answers_to_longer_inputs_are_grouped_with_examples(finder: Failur
 
 def test_the_buttons_are_ready_again_after_cancelling_and_errors(finder: FailureFinder, tiny):
     work = finder.find(SHIPPED, "few")
-    ticket, *_ = next(work)
-    finder.cancellation.cancel(ticket)
+    finder.cancellation.cancel(next(work)["ticket"])
     (last,) = work
-    assert last[1]["text"] == "Cancelled."
+    assert last["message"]["text"] == "Cancelled."
     RunFolder.create(finder.runs.root, tiny, name="empty", status="stopped")
     for run, reason in ((None, "No run yet"), ("empty", "no weights yet"), ("gone", "no such run")):
         (last,) = finder.find(run, "few")
-        assert reason in last[1]["text"]
-        assert last[3]["interactive"] is True
+        assert reason in last["message"]["text"]
+        assert last["start"]["interactive"] is True
 
 
 def test_an_unknown_choice_of_inputs_uses_the_first(finder: FailureFinder, monkeypatch):
     monkeypatch.setitem(INPUTS, next(iter(INPUTS)), INPUTS["few"])
-    *_, (_, _, view, *_) = finder.find(SHIPPED, "<script>")
-    assert view["inputs"] == 300
+    *_, last = finder.find(SHIPPED, "<script>")
+    assert last["result"]["inputs"] == 300

@@ -37,9 +37,8 @@ def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypat
     assert call(report_view(fresh), "saved", {"run": DONE}) == {"error": "this run has no report yet"}
     assert call(report_view(fresh), "bundle", {"run": DONE}) == {"error": "this run has no report yet"}
 
-    assert "0 of 50 held-out inputs" in report.write(fresh, DONE)["text"]
-    button, _ = report._written(fresh, DONE)
-    assert button["interactive"] is True
+    assert "0 of 50 held-out inputs" in report.write(fresh, DONE)["report_message"]["text"]
+    assert report._written(fresh, DONE)["button"]["interactive"] is True
     updates = report.run_updates(fresh, DONE)
     message, view = updates["report_message"], updates["report"]
     assert message["text"] == ""
@@ -61,17 +60,17 @@ def test_a_report_that_cannot_be_written_shows_an_error_and_enables_the_button(f
     folder = RunFolder(fresh.root, DONE)
     folder.metrics.unlink()  # there are no curves to draw
     folder.report.write_text("in the way")
-    message = report.write(fresh, DONE)
+    message = report.write(fresh, DONE)["report_message"]
     assert message["problem"]
     assert "the report cannot be written to report: File exists" in message["text"]
-    assert report._written(fresh, DONE)[0]["interactive"] is True
+    assert report._written(fresh, DONE)["button"]["interactive"] is True
 
 
 def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
-    assert "No run yet" in report.write(fresh, None)["text"]
+    assert "No run yet" in report.write(fresh, None)["report_message"]["text"]
     assert report.run_updates(fresh, None)["report"] == report.NO_REPORT
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
-    message = report.write(fresh, "empty")
+    message = report.write(fresh, "empty")["report_message"]
     assert message["problem"]
     assert "no weights yet" in message["text"]
 

@@ -1,6 +1,5 @@
 """The Compare tab: select runs of one task and compare them on the same held-out inputs."""
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,18 +8,18 @@ import gradio as gr
 from core.evaluation.by_length import INPUTS_PER_LENGTH
 from core.reports.comparison import Comparison, ComparisonProgress, MeasurementCache, as_data, compare
 from core.server.access import VisitorRuns
-from core.storage.errors import InputError, LabError
-from ui.components.notice import notice, problem
+from core.storage.errors import InputError
+from ui.components.notice import notice
 from ui.components.run_comparison import run_comparison
 from ui.components.run_picker import run_picker
 from ui.events import CPU, QUIET
 from ui.run_info import MAX_LISTED_RUNS, can_open
 from ui.serving.cancellation import Cancellation
+from ui.tabs.cancellable import cancellable
+from ui.updates import Updates, each_by_name
 
 SEQUENCES = 2_000  # a second per run on two cores; the command line uses more
 MAX_RUNS = 10  # compared together, on a page that others use too
-UPDATE_INTERVAL = 0.2  # seconds between progress updates
-Outputs = list[Any]  # ticket, message, comparison, and the buttons Compare and Cancel
 
 
 class Comparer:
@@ -29,27 +28,22 @@ class Comparer:
     def __init__(self, runs: VisitorRuns) -> None:
         self.runs, self.measurements, self.cancellation = runs, MeasurementCache(), Cancellation()
 
-    def compare(self, selection: Any) -> Iterator[Outputs]:
-        """Measure the selected runs; yield the tab's outputs with the progress, and finally the result.
+    def compare(self, selection: Any) -> Iterator[Updates]:
+        """Measure the selected runs; see ``cancellable``.
 
         Args:
             selection: the picker's value, as a browser sent it.
         """
         chosen = selection.get("chosen") if isinstance(selection, dict) else None
         names = [str(name) for name in chosen[:MAX_LISTED_RUNS]] if isinstance(chosen, list) else []
-        ticket, updated = self.cancellation.ticket(), 0.0
-        try:
-            for event in compare_events(self.runs, names, self.measurements):
-                if self.cancellation.is_cancelled(ticket):
-                    yield _done({"text": "Cancelled."}, None)
-                    return
-                if not isinstance(event, ComparisonProgress):
-                    yield _done({"text": ""}, as_data(event))
-                elif time.monotonic() - updated > UPDATE_INTERVAL:
-                    updated = time.monotonic()
-                    yield _working(ticket, {"progress": {"done": event.done, "run": self.runs[event.run].title}})
-        except LabError as error:
-            yield _done(problem(error), None)
+        yield from cancellable(self.cancellation, self._results(names))
+
+    def _results(self, names: list[str]) -> Iterator[dict[str, Any]]:
+        for event in compare_events(self.runs, names, self.measurements):
+            if isinstance(event, ComparisonProgress):
+                yield {"progress": {"done": event.done, "run": self.runs[event.run].title}}
+            else:
+                yield as_data(event)
 
 
 def build(runs: VisitorRuns) -> gr.HTML:
@@ -61,9 +55,9 @@ def build(runs: VisitorRuns) -> gr.HTML:
         button = gr.Button("Compare", variant="primary", elem_id="compare", min_width=110)
         cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-compare", min_width=100)
     message = notice(elem_id="compare-message")
-    outputs = [ticket, message, run_comparison(), button, cancel]
+    outputs = {"ticket": ticket, "message": message, "result": run_comparison(), "start": button, "cancel": cancel}
     for listen in (button.click, picker.begin):
-        listen(comparer.compare, picker, outputs, **QUIET, **CPU)
+        listen(each_by_name(comparer.compare, outputs), picker, list(outputs.values()), **QUIET, **CPU)
     cancel.click(comparer.cancellation.cancel, ticket, None, **QUIET)
     return picker
 
@@ -84,11 +78,3 @@ def compare_events(
     yield from compare(
         [runs[name] for name in names], sequences=SEQUENCES, per_length=INPUTS_PER_LENGTH, cache=measurements
     )
-
-
-def _working(ticket: str, value: dict[str, Any]) -> Outputs:
-    return [ticket, {"text": ""}, value, gr.update(interactive=False), gr.update(interactive=True)]
-
-
-def _done(message: dict[str, Any], value: Any) -> Outputs:
-    return [None, message, value, gr.update(interactive=True), gr.update(interactive=False)]

@@ -1,7 +1,6 @@
 """The Report tab: measure the current run, show its report, its wrong answers and the doctor's findings."""
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +21,10 @@ from ui.components.notice import NO_RUN, notice, problem
 from ui.components.report_view import NO_REPORT, report_view
 from ui.events import CPU, QUIET
 from ui.serving.cancellation import Cancellation
-from ui.updates import Updates
+from ui.tabs.cancellable import cancellable, done
+from ui.updates import Updates, by_name, each_by_name
 
 SEQUENCES = 2_000  # the command line uses more
-UPDATE_INTERVAL = 0.2  # seconds between progress updates
 
 
 @dataclass(frozen=True)
@@ -58,23 +57,25 @@ def build(runs: VisitorRuns, run: gr.State) -> ReportTab:
     with gr.Accordion("Doctor: check this run for bugs", open=False, elem_id="doctor-section", elem_classes="fold"):
         findings = doctor(runs)
     view = report_view(runs)
-    button.click(partial(_measuring, runs), run, [message, button], **QUIET).then(
-        partial(write, runs), run, message, **QUIET, **CPU
-    ).then(partial(_written, runs), run, [button, view], **QUIET)
+    outputs = {"report_message": message, "button": button, "report": view}
+    event: dict[str, Any] = {"inputs": run, "outputs": list(outputs.values()), **QUIET}
+    button.click(by_name(partial(_measuring, runs), outputs), **event).then(
+        by_name(partial(write, runs), outputs), **event, **CPU
+    ).then(by_name(partial(_written, runs), outputs), **event)
     return ReportTab(message, view, gallery, findings)
 
 
-def write(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
-    """Measure a run and save its report; return the message."""
+def write(runs: VisitorRuns, run: str | None) -> Updates:
+    """Measure a run and save its report; return the update of the message."""
     if run is None:
-        return NO_RUN
+        return {"report_message": NO_RUN}
     try:
         chosen = runs[run]
         report = write_report(chosen, sequences=SEQUENCES)
         report.save(chosen.folder.report)
     except LabError as error:
-        return problem(error)
-    return {"text": f"{chosen.title}: {report.summary}"}
+        return {"report_message": problem(error)}
+    return {"report_message": {"text": f"{chosen.title}: {report.summary}"}}
 
 
 def run_updates(runs: VisitorRuns, run: str | None) -> Updates:
@@ -105,24 +106,23 @@ def _is_outdated(run: Run) -> bool:
         return True
 
 
-def _measuring(runs: VisitorRuns, run: str | None) -> tuple[dict[str, str], Any]:
+def _measuring(runs: VisitorRuns, run: str | None) -> Updates:
     if run is None:
-        return NO_RUN, gr.skip()
+        return {"report_message": NO_RUN}
     try:
         title = runs[run].title
     except LabError as error:
-        return problem(error), gr.skip()
-    return {"text": f"Measuring {title} on {SEQUENCES:,} held-out inputs …"}, gr.update(interactive=False)
+        return {"report_message": problem(error)}
+    text = f"Measuring {title} on {SEQUENCES:,} held-out inputs …"
+    return {"report_message": {"text": text}, "button": gr.update(interactive=False)}
 
 
-def _written(runs: VisitorRuns, run: str | None) -> tuple[Any, dict[str, Any]]:
+def _written(runs: VisitorRuns, run: str | None) -> Updates:
     """Enable the button again, also after an error, and show the current run's report."""
-    return gr.update(interactive=True), run_updates(runs, run)["report"]
+    return {"button": gr.update(interactive=True), "report": run_updates(runs, run)["report"]}
 
 
 # ---- wrong answers
-
-Outputs = list[Any]  # ticket, message, gallery, and the buttons Find and Cancel
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,8 @@ def build_failures(runs: VisitorRuns, run: gr.State) -> gr.HTML:
         cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-failures", min_width=100)
     message = notice(value=EXPLANATION, elem_id="failures-message")
     gallery = failure_gallery()
-    button.click(finder.find, [run, inputs], [ticket, message, gallery, button, cancel], **QUIET, **CPU)
+    outputs = {"ticket": ticket, "message": message, "result": gallery, "start": button, "cancel": cancel}
+    button.click(each_by_name(finder.find, outputs), [run, inputs], list(outputs.values()), **QUIET, **CPU)
     cancel.click(finder.cancellation.cancel, ticket, None, **QUIET)
     return gallery
 
@@ -165,28 +166,23 @@ class FailureFinder:
     def __init__(self, runs: VisitorRuns) -> None:
         self.runs, self.cancellation = runs, Cancellation()
 
-    def find(self, run: str | None, choice: str) -> Iterator[Outputs]:
-        """Decode inputs with the current run; yield the outputs with the progress, and finally the gallery."""
+    def find(self, run: str | None, choice: str) -> Iterator[Updates]:
+        """Decode inputs with the current run and group the wrong answers; see ``cancellable``."""
         if run is None:
-            yield _done(NO_RUN, None)
+            yield done(NO_RUN)
             return
-        ticket, updated = self.cancellation.ticket(), 0.0
         inputs = INPUTS.get(choice, INPUTS[next(iter(INPUTS))])
-        try:
-            loaded, title = self.runs[run].trained(), self.runs[run].title
-            for event in find_failures(loaded, source=inputs.source, sequences=inputs.sequences):
-                if self.cancellation.is_cancelled(ticket):
-                    yield _done({"text": "Cancelled."}, None)
-                    return
-                if isinstance(event, Gallery):
-                    summary = _summary(event, title, loaded.step, inputs)
-                    texts = {"run": run, "summary": summary, "advice": _advice(event)}
-                    yield _done({"text": ""}, gallery_as_data(event, subwords=loaded.task.subwords is not None) | texts)
-                elif time.monotonic() - updated > UPDATE_INTERVAL:
-                    updated = time.monotonic()
-                    yield _working(ticket, {"progress": {"done": event, "run": title}})
-        except LabError as error:
-            yield _done(problem(error), None)
+        yield from cancellable(self.cancellation, self._results(run, inputs))
+
+    def _results(self, run: str, inputs: Inputs) -> Iterator[dict[str, Any]]:
+        loaded, title = self.runs[run].trained(), self.runs[run].title
+        for event in find_failures(loaded, source=inputs.source, sequences=inputs.sequences):
+            if isinstance(event, Gallery):
+                summary = _summary(event, title, loaded.step, inputs)
+                texts = {"run": run, "summary": summary, "advice": _advice(event)}
+                yield gallery_as_data(event, subwords=loaded.task.subwords is not None) | texts
+            else:
+                yield {"progress": {"done": event, "run": title}}
 
 
 def _summary(gallery: Gallery, title: str, step: int, inputs: Inputs) -> str:
@@ -200,11 +196,3 @@ def _advice(gallery: Gallery) -> str:
     if gallery.wrong:
         return "Press an answer to see its attention maps; the first wrong token is marked."
     return "To see wrong answers, choose inputs longer than in training, or a run that was trained for fewer steps."
-
-
-def _working(ticket: str, value: dict[str, Any]) -> Outputs:
-    return [ticket, {"text": ""}, value, gr.update(interactive=False), gr.update(interactive=True)]
-
-
-def _done(message: dict[str, Any], value: Any) -> Outputs:
-    return [None, message, value, gr.update(interactive=True), gr.update(interactive=False)]
