@@ -104,9 +104,9 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         triggers += [each.input for each in (strategy.kind, *strategy.controls)]
         gr.on(triggers, **decode_event, **LATEST)
         decode_tab.compare.click(
-            partial(decode.compare, runs),
+            by_name(partial(decode.compare, runs), decode_tab.outputs),
             [run, spec, ask.text, strategy.prefix, *strategy.controls],
-            [decode_tab.compare_message, decode_tab.comparison],
+            list(decode_tab.outputs.values()),
             concurrency_limit=4,
             **QUIET,
         )
@@ -145,13 +145,16 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         bar.weights(**refresh_event, **LATEST)
 
         # Links to the tab Look inside
-        viewer_outputs = [tabs, attention_tab.viewer]
-        decode_tab.answer.inspect(_inspect_step, current_decode, viewer_outputs, **QUIET)
-        decode_tab.translations.inspect(_pick_sentence, None, [tabs, ask.text], **QUIET).then(
+        links = {"tabs": tabs, "viewer": attention_tab.viewer, "text": ask.text}
+        for link, opened in (
+            (decode_tab.answer.inspect, _inspect_step),
+            (decode_tab.thumbnails.pick, _inspect_head),
+            (train_tab.model.inspect, _inspect_block),
+        ):
+            link(by_name(opened, links), current_decode, list(links.values()), **QUIET)
+        decode_tab.translations.inspect(by_name(_pick_sentence, links), None, list(links.values()), **QUIET).then(
             **decode_event | {"fn": by_name(partial(_decode_part, runs, asked=True), decode_outputs)}
         )
-        decode_tab.thumbnails.pick(_inspect_head, current_decode, viewer_outputs, **QUIET)
-        train_tab.model.inspect(_inspect_block, current_decode, viewer_outputs, **QUIET)
 
         # Gradio passes event data and requests to annotated parameters only, and finds no annotations on a partial
         def inspect_failure(run: str | None, event: gr.EventData) -> Updates:
@@ -299,13 +302,13 @@ def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any)
     return {"parameters": {"run": run or "", "input": text or ""} | query}
 
 
-def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
+def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> Updates:
     return _open_attention(_last_layer_value(current_decode, row=event_number(event, "step")))
 
 
-def _pick_sentence(event: gr.EventData) -> list[Any]:
+def _pick_sentence(event: gr.EventData) -> Updates:
     """Open the tab Look inside, with a sentence of the input as the new input."""
-    return [gr.Tabs(selected="attention"), event_text(event, "text")[:MAX_INPUT]]
+    return {"tabs": gr.Tabs(selected="attention"), "text": event_text(event, "text")[:MAX_INPUT]}
 
 
 def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> Updates:
@@ -316,11 +319,11 @@ def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> Update
     return updates
 
 
-def _inspect_head(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
+def _inspect_head(current_decode: CurrentDecode | None, event: gr.EventData) -> Updates:
     return _open_attention(_last_layer_value(current_decode, head=event_number(event, "head")))
 
 
-def _inspect_block(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
+def _inspect_block(current_decode: CurrentDecode | None, event: gr.EventData) -> Updates:
     named, layer = event_text(event, "block"), event_number(event, "layer")
     block = next((each for each in BLOCK_NAMES if each == named), None)
     if block is None:
@@ -328,9 +331,9 @@ def _inspect_block(current_decode: CurrentDecode | None, event: gr.EventData) ->
     return _open_attention(attention_value(current_decode, block=block, layer=layer))
 
 
-def _open_attention(value: dict[str, Any]) -> list[Any]:
+def _open_attention(value: dict[str, Any]) -> Updates:
     """Return the updates that select the tab Look inside and show a value in its viewer."""
-    return [gr.Tabs(selected="attention"), value]
+    return {"tabs": gr.Tabs(selected="attention"), "viewer": value}
 
 
 def _last_layer_value(current_decode: CurrentDecode | None, **selection: Any) -> dict[str, Any]:

@@ -99,18 +99,18 @@ def test_impossible_interventions_are_refused(change, part: str):
 
 
 def test_a_refused_intervention_shows_an_error_and_changes_nothing(runs: Runs):
-    spec, message = attention.toggle(runs, SHIPPED, NO_INTERVENTIONS, "cross.1.2")
-    assert (spec.run, spec.ablate, message) == (SHIPPED, ("cross.1.2",), {"text": ""})
-    same, message = attention.set_pattern(runs, SHIPPED, spec, "cross.1.2", "diagonal", 1)
-    assert message["problem"]
-    assert "head=cross.1.2 is named twice" in message["text"]
-    assert not isinstance(same, InterventionSpec)
-    assert attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", 3.0)[0].patterns == (
-        "cross.2.1=position 3",
-    )
+    updates = attention.toggle(runs, SHIPPED, NO_INTERVENTIONS, "cross.1.2")
+    spec = updates["interventions"]
+    assert (spec.run, spec.ablate, updates["message"]) == (SHIPPED, ("cross.1.2",), {"text": ""})
+    refused = attention.set_pattern(runs, SHIPPED, spec, "cross.1.2", "diagonal", 1)
+    assert list(refused) == ["message"]
+    assert refused["message"]["problem"]
+    assert "head=cross.1.2 is named twice" in refused["message"]["text"]
+    moved = attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", 3.0)
+    assert moved["interventions"].patterns == ("cross.2.1=position 3",)
     for position in (None, -1, 1.5):
-        assert attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", position)[1]["problem"]
-    assert attention.toggle(runs, None, NO_INTERVENTIONS, "cross.1.2")[1] == attention.NO_RUN
+        assert attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", position)["message"]["problem"]
+    assert attention.toggle(runs, None, NO_INTERVENTIONS, "cross.1.2") == {"message": attention.NO_RUN}
 
 
 # --- the decode -------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_interventions_do_not_apply_to_another_run(runs: Runs):
 
 def test_all_strategies_decode_with_the_interventions(runs: Runs):
     spec = InterventionSpec(SHIPPED, ablate=("cross.1.2",))
-    _, shown = decode.compare(runs, SHIPPED, spec, "4829", "", *strategy_form.default_values())
+    shown = decode.compare(runs, SHIPPED, spec, "4829", "", *strategy_form.default_values())["strategies"]
     assert shown["heading"] == "All strategies: 4 8 2 9, without cross.1.2 (zero)"
     assert not shown["rows"][0]["correct"]
 
@@ -208,7 +208,7 @@ def test_head_importance_is_measured_cell_by_cell_and_saved(fresh: Runs):
     heads = interventions.heads_of_run(fresh[SHIPPED])
     before = head_importance.saved_value(fresh[SHIPPED], "zero")
     assert exact_matches(before) == [None] * 30
-    values = [value for value, _ in attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)]
+    values = [each["grid"] for each in attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)]
     assert [value["measured"] for value in values] == list(range(31))
     for value in values:
         known = exact_matches(value)
@@ -226,7 +226,7 @@ def test_head_importance_is_measured_cell_by_cell_and_saved(fresh: Runs):
 
 def test_a_cancelled_measurement_is_not_saved(fresh: Runs):
     measuring = attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)
-    assert [next(measuring)[0]["measured"] for _ in range(4)] == [0, 1, 2, 3]
+    assert [next(measuring)["grid"]["measured"] for _ in range(4)] == [0, 1, 2, 3]
     measuring.close()
     assert not RunFolder(fresh.root, SHIPPED).ablation.exists()
     assert exact_matches(head_importance.saved_value(fresh[SHIPPED], "zero")) == [None] * 30
@@ -242,13 +242,12 @@ def test_results_of_older_weights_say_so(fresh: Runs, trained: Path, monkeypatch
 
 
 def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
-    [(_, message)] = attention.measure(fresh, None, NO_INTERVENTIONS)
-    assert message == attention.NO_RUN
+    assert list(attention.measure(fresh, None, NO_INTERVENTIONS)) == [{"message": attention.NO_RUN}]
     assert attention.run_updates(fresh, None, NO_INTERVENTIONS)["pattern_message"] == attention.NO_RUN
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
-    [(_, message)] = attention.measure(fresh, "empty", NO_INTERVENTIONS)
-    assert message["problem"]
-    assert "no weights yet" in message["text"]
+    [updates] = attention.measure(fresh, "empty", NO_INTERVENTIONS)
+    assert updates["message"]["problem"]
+    assert "no weights yet" in updates["message"]["text"]
     grid = attention.run_updates(fresh, "empty", NO_INTERVENTIONS)["grid"]
     assert len(exact_matches(grid["value"])) == 9  # 3 blocks of 2 heads
 

@@ -104,14 +104,16 @@ def test_prefix_tokens_are_marked_and_the_model_continues(runs: Runs):
 
 def test_all_strategies_decode_the_same_input(runs: Runs):
     values = filled(Sample(temperature=5.0, seed=3))
-    message, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "4829", "", *values)
+    updates = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "4829", "", *values)
+    message, shown = updates["strategies_message"], updates["strategies"]
     assert message == {"text": ""}  # clears the error of an earlier comparison
     assert [row["label"].split(",")[0] for row in shown["rows"]] == ["greedy", "beam", "sample"]
     assert shown["rows"][2]["label"] == "sample, temperature 5, seed 3"
     assert shown["rows"][0]["output"] == list("9284")
     assert shown["rows"][2]["output"] != list("9284")
     assert shown["rows"][2]["log_prob"] < shown["rows"][0]["log_prob"]
-    message, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "x", "", *values)
+    updates = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "x", "", *values)
+    message, shown = updates["strategies_message"], updates["strategies"]
     assert message["problem"]
     assert shown is None
 

@@ -21,7 +21,7 @@ from ui.components.why_answer import why_answer, why_value
 from ui.current_decode import CurrentDecode
 from ui.events import CPU, LATEST, QUIET, event_text
 from ui.interventions import InterventionSpec, heads_of_run
-from ui.updates import Updates
+from ui.updates import Updates, by_name, each_by_name
 
 AS_TRAINED = "as trained"
 NO_CROSS = {"text": "Pattern interventions need cross-attention, which this model does not have."}
@@ -83,33 +83,32 @@ def build(
             own_comparison = answer_comparison(elem_id="attention-edited")
     pattern_outputs, pattern_applied = _build_patterns(runs, run, interventions, message)
 
-    state = [grid, start, cancel]
-    measuring = start.click(lambda: [{"text": ""}, *_state(measuring=True)], None, [message, *state], **QUIET).then(
-        partial(measure, runs), [run, interventions], [grid, message], **QUIET, **CPU
-    )
-    measuring.then(lambda: _state(measuring=False), None, state, **QUIET)
+    outputs = {
+        "interventions": interventions,
+        "message": message,
+        "grid": grid,
+        "measure": start,
+        "cancel": cancel,
+    }
+    event: dict[str, Any] = {"outputs": list(outputs.values()), **QUIET}
+    begun = start.click(by_name(lambda: {"message": {"text": ""}} | _state(measuring=True), outputs), None, **event)
+    measuring = begun.then(each_by_name(partial(measure, runs), outputs), [run, interventions], **event, **CPU)
+    measuring.then(by_name(lambda: _state(measuring=False), outputs), None, **event)
     for ending in (cancel.click, ablate_with.input, *ends):
         ending(None, None, None, cancels=[measuring], api_visibility="private")
-    cancel.click(lambda: [CANCELLED, *_state(measuring=False)], None, [message, *state], **QUIET)
+    cancel.click(by_name(lambda: {"message": CANCELLED} | _state(measuring=False), outputs), None, **event)
 
-    def toggle_cell(run: str | None, spec: InterventionSpec, event: gr.EventData) -> Any:
+    def toggle_cell(run: str | None, spec: InterventionSpec, event: gr.EventData) -> Updates:
         return toggle(runs, run, spec, event_text(event, "name"))
 
     comparisons = [decode_comparison, own_comparison]
     changed = [
         ablate_with.input(
-            partial(set_ablate_with, runs),
-            [run, interventions, ablate_with],
-            [interventions, *state],
-            **LATEST,
-            **QUIET,
+            by_name(partial(set_ablate_with, runs), outputs), [run, interventions, ablate_with], **event, **LATEST
         ),
-        grid.toggle(toggle_cell, [run, interventions], [interventions, message], **LATEST, **QUIET),
+        grid.toggle(by_name(toggle_cell, outputs), [run, interventions], **event, **LATEST),
         pattern_applied,
-        *(
-            each.press(lambda spec: [spec.cleared(), {"text": ""}], interventions, [interventions, message], **QUIET)
-            for each in comparisons
-        ),
+        *(each.press(by_name(_cleared, outputs), interventions, **event) for each in comparisons),
     ]
     run_outputs = {"grid": grid, "measure": start, "cancel": cancel, "ablate_with": ablate_with} | pattern_outputs
     decode_outputs = {
@@ -156,14 +155,14 @@ def _build_patterns(
                 button = gr.Button("Apply", elem_id="force-apply", min_width=90)
     pattern.input(lambda kind: gr.update(visible=kind == "position"), pattern, position, **LATEST, **QUIET)
     inputs = [run, interventions, head, pattern, position]
-    applied = button.click(partial(set_pattern, runs), inputs, [interventions, message], **QUIET)
+    outputs = {"interventions": interventions, "message": message}
+    applied = button.click(by_name(partial(set_pattern, runs), outputs), inputs, list(outputs.values()), **QUIET)
     return {"pattern_head": head, "pattern_controls": controls, "pattern_message": missing}, applied
 
 
 def run_updates(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> Updates:
     """Return the updates for the current run: its saved head importance, and the heads for pattern interventions."""
-    _, start, cancel = _state(measuring=False)
-    updates: Updates = {"measure": start, "cancel": cancel}
+    updates = _state(measuring=False)
     if run is None:
         return updates | {"grid": gr.update(value=None, measuring=False), "pattern_message": NO_RUN}
     chosen = runs[run]
@@ -205,18 +204,15 @@ def applicable(runs: VisitorRuns, run: str | None, interventions: InterventionSp
 
 def set_ablate_with(
     runs: VisitorRuns, run: str | None, interventions: InterventionSpec, ablate_with: Ablation
-) -> list[Any]:
+) -> Updates:
     """Change the replacement for ablated heads' outputs, and show the head importance saved for it."""
     value = saved_value(runs[run], ablate_with) if run else None
-    _, start, cancel = _state(measuring=False)
     spec = replace(interventions.for_run(run), ablate_with=ablate_with)
-    return [spec, gr.update(value=value, measuring=False), start, cancel]
+    return _state(measuring=False) | {"interventions": spec, "grid": gr.update(value=value, measuring=False)}
 
 
-def toggle(
-    runs: VisitorRuns, run: str | None, interventions: InterventionSpec, name: str
-) -> tuple[Any, dict[str, Any]]:
-    """Ablate a head or a layer, or restore it; return the interventions and the message."""
+def toggle(runs: VisitorRuns, run: str | None, interventions: InterventionSpec, name: str) -> Updates:
+    """Ablate a head or a layer, or restore it; return the updates of the interventions and of the message."""
     return _changed(runs, run, lambda heads: interventions.for_run(run).toggled(name, heads))
 
 
@@ -227,36 +223,42 @@ def set_pattern(
     head: str | None,
     pattern: str,
     position: float | None,
-) -> tuple[Any, dict[str, Any]]:
-    """Replace a head's attention pattern, or restore it; return the interventions and the message."""
+) -> Updates:
+    """Replace a head's attention pattern, or restore it; return the updates of the interventions and the message."""
     column = "" if position is None else f"{position:g}"
     name = {AS_TRAINED: None, "position": f"position {column}"}.get(pattern, pattern)
     return _changed(runs, run, lambda heads: interventions.for_run(run).with_pattern(head or "", name, heads))
 
 
-def measure(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> Iterator[tuple[Any, Any]]:
-    """Measure a run's head importance; yield the value of the grid and the message after each cell."""
+def measure(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> Iterator[Updates]:
+    """Measure a run's head importance; yield the value of the grid after each cell, or the message."""
     if run is None:
-        yield gr.skip(), NO_RUN
+        yield {"message": NO_RUN}
         return
     try:
         for value in Measurement.of(runs[run], interventions.ablate_with).values():
-            yield value, gr.skip()
+            yield {"grid": value}
     except LabError as error:
-        yield gr.skip(), problem(error)
+        yield {"message": problem(error)}
 
 
-def _state(*, measuring: bool) -> list[dict[str, Any]]:
+def _state(*, measuring: bool) -> Updates:
     """Return the updates of the grid and of the buttons Measure and Cancel."""
-    return [gr.update(measuring=measuring), gr.update(interactive=not measuring), gr.update(interactive=measuring)]
+    return {
+        "grid": gr.update(measuring=measuring),
+        "measure": gr.update(interactive=not measuring),
+        "cancel": gr.update(interactive=measuring),
+    }
 
 
-def _changed(
-    runs: VisitorRuns, run: str | None, change: Callable[[tuple[Head, ...]], InterventionSpec]
-) -> tuple[Any, dict[str, Any]]:
+def _cleared(interventions: InterventionSpec) -> Updates:
+    return {"interventions": interventions.cleared(), "message": {"text": ""}}
+
+
+def _changed(runs: VisitorRuns, run: str | None, change: Callable[[tuple[Head, ...]], InterventionSpec]) -> Updates:
     if run is None:
-        return gr.skip(), NO_RUN
+        return {"message": NO_RUN}
     try:
-        return change(heads_of_run(runs[run])), {"text": ""}
+        return {"interventions": change(heads_of_run(runs[run])), "message": {"text": ""}}
     except LabError as error:
-        return gr.skip(), problem(error)
+        return {"message": problem(error)}

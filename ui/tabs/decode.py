@@ -188,17 +188,14 @@ def decode(
 
 def compare(
     runs: VisitorRuns, run: str | None, interventions: InterventionSpec, text: str, prefix: str, *values: Any
-) -> tuple[Any, Any]:
+) -> Updates:
     """Decode an input, or its first sentence, with every strategy.
-
-    Returns:
-        The values of ``compare_message`` and ``comparison``.
 
     Args:
         values: the settings of all strategies.
     """
     if run is None:
-        return NO_RUN, None
+        return {"strategies_message": NO_RUN, "strategies": None}
     try:
         trained = interventions.for_run(run).applied_to(runs[run].trained())
         strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
@@ -207,8 +204,9 @@ def compare(
         with runs.inference_priority.inference():
             inspections = [trained.decode(sentence, strategy=strategy, prefix=prefix) for strategy in strategies]
     except LabError as error:
-        return problem(error), None
-    return {"text": ""}, strategies_value(inspections, interventions.for_run(run))
+        return {"strategies_message": problem(error), "strategies": None}
+    comparison = strategies_value(inspections, interventions.for_run(run))
+    return {"strategies_message": {"text": ""}, "strategies": comparison}
 
 
 def readable_input(run: Run, text: str) -> tuple[str, str]:
