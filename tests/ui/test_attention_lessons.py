@@ -50,7 +50,7 @@ def test_a_lesson_comes_with_paragraphs_answers_and_links(view, name):
             assert choice["reason"]
 
 
-@pytest.mark.parametrize("text", [EXAMPLE, "7 7 7 7", "1 2 3 4 5 6 7 8 9 0"])
+@pytest.mark.parametrize("text", [EXAMPLE, "7 7 7 7"])
 def test_maps_and_answer_are_those_of_the_decode(view, loaded, text):
     found, shown = inspect(loaded.model, loaded.task, text), figure(view, "decode", text)
     assert shown["produced"] == [step.produced for step in found.steps]
@@ -106,8 +106,6 @@ def test_vectors_and_snapshots(view, runs):
         ("decode", {"lesson": "nothing", "input": EXAMPLE}),
         ("decode", {"lesson": "queries", "input": "a b"}),
         ("decode", {"lesson": "queries", "input": " ".join("1" * (MAX_TOKENS + 1))}),
-        ("decode", {"lesson": "queries", "input": "1" * 5000}),
-        ("decode", {"lesson": "queries"}),
         ("decode", {"lesson": "queries", "input": EXAMPLE, "run": SHIPPED}),
         ("ablation", {"lesson": "queries", "input": EXAMPLE, "ablate": "cross.9.1"}),
         ("padding", {"lesson": "queries", "input": EXAMPLE, "masked": True, "num_pad": 99}),

@@ -40,7 +40,7 @@ def test_an_input_that_the_task_can_read_is_kept(lab: Runs, text: str):
     assert decode.readable_input(lab[SHIPPED], text) == (text, "")
 
 
-@pytest.mark.parametrize("text", ["three hundred", "4 x", "<b>", "1" * 63, "1 " * 5_000, "\ud800", "a\x00b"])
+@pytest.mark.parametrize("text", ["4 x", "1" * 63, "1 " * 5_000, "\ud800", "a\x00b"])
 def test_another_input_becomes_an_example_and_is_named(lab: Runs, text: str):
     shown, note = decode.readable_input(lab[SHIPPED], text)
     assert shown == EXAMPLE

@@ -80,10 +80,6 @@ def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
     [
         ({"run": "../../etc/passwd"}, "is not a valid name"),
         ({"run": f"{SHIPPED}/.."}, "is not a valid name"),
-        ({"run": "x" * 500}, "at most 100"),
-        ({"run": 7}, "valid string"),
-        ({}, "required"),
-        ([], "valid dictionary"),
         (None, "valid dictionary"),
         ({"run": "no-such-run"}, "there is no such run"),
         ({"run": SHIPPED, "file": "x"}, "not permitted"),
