@@ -30,6 +30,7 @@ from ui.forms.setting_controls import settings_of, value_in
 from ui.run_info import list_runs
 from ui.serving.errors import show_errors
 from ui.tabs import decode, train
+from ui.updates import by_name, each_by_name
 
 
 @pytest.fixture(scope="module")
@@ -261,6 +262,10 @@ def test_a_training_time_that_is_not_known_in_time_leaves_the_summary_pending(tm
     summary = check_timed(*filled)
     assert (summary["pending"], summary["answer"]) == (False, True)
     runs.close()
+
+
+def test_a_handler_without_updates_leaves_all_components_as_they_are():
+    assert by_name(lambda: {}, {})() == next(each_by_name(lambda: iter([{}]), {})()) == gr.skip()
 
 
 def test_the_form_lists_changed_settings():
