@@ -43,10 +43,10 @@ class Embedding(nn.Module):
         """
         embedded = self.hook_embed(self.tokens(ids) * self.scale)
         if self.positions is not None:
-            if isinstance(start, int):
-                positions = self.positions[start : start + ids.shape[1]]
-            else:
+            if isinstance(start, torch.Tensor):
                 positions = self.positions[start[:, None] + torch.arange(ids.shape[1], device=ids.device)]
+            else:
+                positions = self.positions[start : start + ids.shape[1]]
             embedded = embedded + self.hook_pos_embed(positions)
         return self.dropout(self.norm(embedded))
 

@@ -25,6 +25,8 @@ def log_prob_sums(logits: torch.Tensor, targets: torch.Tensor) -> Sums:
     Returns:
         Two scalars.
     """
+    if torch.compiler.is_exporting():
+        return _sums_of_all_rows(logits, targets)
     if logits.numel() <= LOGITS_AT_ONCE:
         return _sums(logits, targets)
     return _SumsByRows.apply(logits, targets)
@@ -35,6 +37,13 @@ def _sums(logits: torch.Tensor, targets: torch.Tensor) -> Sums:
     log_probs = logits[counted].to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
     of_targets = log_probs.gather(1, targets[counted][:, None]).sum()
     return of_targets, log_probs[:, PAD_ID + 1 :].flatten().sum()  # PAD is the first token
+
+
+def _sums_of_all_rows(logits: torch.Tensor, targets: torch.Tensor) -> Sums:
+    """``_sums`` with rows of PAD times zero: a graph cannot contain sizes that depend on values."""
+    counted = (targets != PAD_ID)[:, None]
+    log_probs = logits.float().log_softmax(dim=-1) * counted
+    return log_probs.gather(1, targets[:, None]).sum(), log_probs[:, PAD_ID + 1 :].sum()
 
 
 class _SumsByRows(torch.autograd.Function):

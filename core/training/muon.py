@@ -62,7 +62,7 @@ class Muon(without_compiler.Optimizer):
             self._update(matrices, group["lr"])
         self._adam.step()
 
-    def _update(self, matrices: list[torch.nn.Parameter], lr: float) -> None:
+    def _update(self, matrices: list[torch.nn.Parameter], lr: float | torch.Tensor) -> None:
         """Update matrices of one shape."""
         for matrix in matrices:
             if not self.state[matrix]:
@@ -76,7 +76,10 @@ class Muon(without_compiler.Optimizer):
         step_size = lr * max(1.0, rows / columns) ** 0.5
         for matrix, buffer, update in zip(matrices, buffers, updates, strict=True):
             self.state[matrix]["momentum_buffer"].copy_(buffer)
-            matrix.sub_(update, alpha=step_size)
+            if isinstance(step_size, torch.Tensor):  # in a graph, see core.graphs.training_step
+                matrix.sub_(step_size * update)
+            else:
+                matrix.sub_(update, alpha=step_size)
 
 
 def orthogonalize(matrices: torch.Tensor) -> torch.Tensor:

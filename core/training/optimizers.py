@@ -70,8 +70,11 @@ def build_optimizer(config: TrainingConfig, model: torch.nn.Module) -> torch.opt
     return without_compiler.Adam(parameters, lr=lr, fused=True)
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Set the learning rate of every parameter group, times the group's ``lr_scale`` if it has one."""
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float | torch.Tensor) -> None:
+    """Set the learning rate of every parameter group, times the group's ``lr_scale`` if it has one.
+
+    A tensor is for updates that are traced into a graph; see ``core.graphs.training_step``.
+    """
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group.get("lr_scale", 1.0)
 

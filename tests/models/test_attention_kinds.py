@@ -11,7 +11,6 @@ from core.models.attention import MultiHeadAttention
 from core.models.hooks import HookPoint, hooks, name_hook_points
 from core.models.linear_attention import LinearAttention
 from core.models.transformer import Transformer, causal_mask, window_mask
-from core.runs.onnx_export import exported_program
 from core.teaching.doctor import examine_preset
 from core.text.vocab import PAD_ID
 from tests.support.scripted_models import UncachedModel, make_model, random_sequences
@@ -252,15 +251,3 @@ def test_the_doctor_finds_nothing_wrong(tiny, changes):
     attention = ("causal leak", "PAD influence", "attention rows", "score scaling", "reported attention")
     lights = {finding.check: finding.light for finding in report.findings}
     assert {name: lights[name] for name in attention} == dict.fromkeys(attention, "green")
-
-
-AT_NIGHT = [pytest.param(name, marks=pytest.mark.slow) for name in KINDS if name not in ("window, alibi", "linear")]
-
-
-@pytest.mark.parametrize("model", ["window, alibi", "linear", *AT_NIGHT], indirect=True)
-def test_an_exported_graph_gives_the_same_logits(model):
-    graph = exported_program(model, max_seq_len=LONGEST).module()
-    for source, target in ((5, 7), (12, 3), (2, 2), (16, 16)):
-        src, tgt_in = random_sequences([source, max(2, source - 2)]), random_sequences([target, target])
-        with torch.no_grad():
-            assert_close(graph(src, tgt_in), model(src, tgt_in), **WITHIN)

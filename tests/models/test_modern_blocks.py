@@ -16,6 +16,8 @@ from core.__main__ import main
 from core.config import ConfigError, Preset, load_preset
 from core.config.sections import BLOCKS
 from core.generation import Beam, generate
+from core.graphs import forward_graph
+from core.graphs.graph import weights_of
 from core.interpret.attribution.direct_logit_attribution import direct_logit_attribution
 from core.interpret.attribution.logit_lens import logit_lens
 from core.interpret.attribution.prediction import prediction_at
@@ -25,7 +27,7 @@ from core.models.attention import MultiHeadAttention
 from core.models.hooks import hooks
 from core.runs import RunFolder
 from core.runs.importing import import_run
-from core.runs.onnx_export import exported_program, generate_with_onnx
+from core.runs.onnx_export import generate_with_onnx
 from core.storage.errors import InputError
 from core.storage.optional_imports import is_installed
 from core.tasks import Task, build_task, fixed_pairs
@@ -180,9 +182,10 @@ def test_it_is_exported_and_imported(modern, tmp_path):
 def test_its_graph_computes_the_same(modern):
     model, task = build(modern)
     pairs = fixed_pairs(task, 5, split="test")
-    program = exported_program(model, max_seq_len=modern.model.max_seq_len).module()
+    given = {"head_gains": torch.ones(len(model.heads)), "src": pairs.src, "tgt_in": pairs.tgt_in}
+    found = forward_graph(model).run(weights_of(model) | given)
     with torch.no_grad():
-        assert_close(program(pairs.src, pairs.tgt_in), model(pairs.src, pairs.tgt_in), atol=1e-5, rtol=1e-5)
+        assert_close(found["logits"], model(pairs.src, pairs.tgt_in), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.skipif(not all(map(is_installed, ONNX)), reason="pip install -c requirements-extras.txt -e '.[onnx]'")

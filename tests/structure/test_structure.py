@@ -18,7 +18,7 @@ LAYERS = (
     ("cli", "lab"),
     ("server", "reports"),
     ("runs",),
-    ("teaching", "plugins"),
+    ("teaching", "plugins", "graphs"),
     ("interpret", "training"),
     ("evaluation",),
     ("generation",),
