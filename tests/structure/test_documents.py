@@ -227,14 +227,6 @@ def test_a_causal_mask_is_true_where_attention_is_allowed():
 def test_a_query_without_a_key_gets_zeros():
     scores = torch.tensor([[0.3, -0.2, 0.1]])
     assert torch.equal(masked_softmax(scores, torch.zeros(1, 3).bool()), torch.zeros(1, 3))
-    assert_close(torch.full_like(scores, -1e9).softmax(dim=-1), torch.full_like(scores, 1 / 3))
-    assert torch.full_like(scores, -math.inf).softmax(dim=-1).isnan().all()
-
-
-def test_minus_100_hides_a_key_and_minus_1e9_does_not_fit_float16():
-    assert torch.tensor([0.0, -100.0]).softmax(dim=-1)[1].item() < 1e-43
-    assert torch.tensor(-1e9).half().item() == -math.inf
-    assert torch.finfo(torch.float16).max == 65_504
 
 
 def test_zeroing_weights_after_the_softmax_leaves_sums_below_one():
