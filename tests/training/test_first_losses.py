@@ -27,9 +27,9 @@ import pytest
 import torch
 
 from core.config import Preset, load_preset
-from core.tasks import training_batches
 from core.training.loop import StepEvent, train
 from core.training.state import new_state
+from tests.support.batches import batches_of
 
 TABLE_FILE = Path(__file__).with_name("first_losses.json")
 TABLE = json.loads(TABLE_FILE.read_text())
@@ -61,18 +61,10 @@ def losses_of(preset: Preset, steps: int) -> list[float]:
     if steps > 1:
         updates = (event.loss for event in train(state) if isinstance(event, StepEvent))
         return list(islice(updates, steps))
-    config = preset.training  # the first loss needs no update
-    batches = training_batches(
-        state.task,
-        sequences=config.training_sequences,
-        batch_size=config.batch_size,
-        group_by_length=config.group_by_length,
-        tokens_per_batch=config.tokens_per_batch,
-        seed=config.seed,
-        device="cpu",
+    batch = batches_of(state).at(1, state.generator)  # the first loss needs no update
+    loss = state.loss_function(
+        state.model, batch, preset.training, teacher_forcing_ratio=1.0, generator=state.generator
     )
-    batch = batches.at(1, state.generator)
-    loss = state.loss_function(state.model, batch, config, teacher_forcing_ratio=1.0, generator=state.generator)
     return [loss.item()]
 
 
