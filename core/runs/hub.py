@@ -5,6 +5,7 @@ Endpoint and credentials are found by huggingface_hub: ``HF_ENDPOINT``, ``HF_TOK
 """
 
 import re
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,6 +105,21 @@ def one_line_errors(repo: str) -> Iterator[None]:
     except LabError:
         raise
     except Exception as error:
+        if is_unreachable(error):
+            address = hub_package().constants.ENDPOINT
+            raise HubError(
+                f"repo={repo!r}: the Hub at {address} cannot be reached; "
+                "check the network, and HF_ENDPOINT if it is set"
+            ) from error
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
         said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
         raise HubError(f"repo={repo!r}: {said[:300]}") from error
+
+
+def is_unreachable(error: BaseException | None) -> bool:
+    """Whether an error was caused by a network: no address for a name, no connection, a broken one, or no answer."""
+    while error is not None:
+        if isinstance(error, socket.gaierror | ConnectionError | TimeoutError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from core.__main__ import main
 from core.runs import RunFolder
 from core.runs.export import CARD, WEIGHTS, package_files
-from core.runs.hub import HubError, pull, push
+from core.runs.hub import HubError, one_line_errors, pull, push
 from core.server import Runs
 from core.storage.tensor_file import CheckpointError
 
@@ -67,7 +67,20 @@ def test_a_missing_repository_is_reported_in_one_line(hub, root, capsys):
     assert "repo='me/nothing'" in error
 
 
-def test_an_unreachable_hub_is_reported_in_one_line(hub, trained, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(HubError, match="repo='me/x'"):
-        push(RunFolder(trained, "done"), "me/x")
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "http://hub.invalid"], ids=["refuses", "has no address"])
+@pytest.mark.parametrize("command", [["push", "--run", "done", "me/x"], ["pull", "me/x"], ["deploy", "me/x"]], ids=str)
+def test_an_unreachable_hub_is_named_in_words(hub, trained, monkeypatch, capsys, command, address):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", address)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the times that it tries again
+    assert main(["--checkpoints", str(trained), *command]) == 2
+    said = (
+        f"error: repo='me/x': the Hub at {address} cannot be reached; check the network, and HF_ENDPOINT if it is set"
+    )
+    assert capsys.readouterr().err.splitlines()[-1] == said  # before it huggingface_hub may log that it tries again
+
+
+def test_a_hub_that_does_not_answer_in_time_is_unreachable():
+    with pytest.raises(HubError, match="cannot be reached"), one_line_errors("me/x"):
+        raise RuntimeError("the read operation timed out") from TimeoutError()
+    with pytest.raises(HubError, match="no space is left"), one_line_errors("me/x"):
+        raise OSError("no space is left")
