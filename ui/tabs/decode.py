@@ -111,7 +111,7 @@ def build() -> DecodeTab:
         with gr.Column(scale=2, min_width=300):
             examples = gr.Dataset(
                 components=[gr.Textbox(visible=False)],
-                samples=[[""]],
+                samples=[],
                 label="Examples",
                 elem_id="examples",
                 type="values",
