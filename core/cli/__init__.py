@@ -27,6 +27,7 @@ COMMANDS = {
     "push": "push a run to the Hugging Face Hub",
     "pull": "pull a run from the Hugging Face Hub, after checking every file",
     "deploy": "create or update a Hugging Face Space that serves the page",
+    "site": "write a static site that trains and decodes in the visitor's browser",
     "bench": "run a benchmark on this machine",
 }
 """Every command with its one-line summary, in the order of ``--help``."""
@@ -82,6 +83,7 @@ EXAMPLES = {
     "push": ("--run first USER/NAME",),
     "pull": ("USER/NAME --run pulled",),
     "deploy": ("OWNER/NAME --dry-run", "OWNER/NAME --hardware cpu-upgrade"),
+    "site": ("--out site", "--out site --preset tiny --run first"),
     "bench": ("step", "solve --seeds 1 --no-baseline"),
 }
 """Arguments of every command that its ``--help`` shows as examples."""

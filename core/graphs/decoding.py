@@ -2,7 +2,7 @@
 
     given = start(weights, head_gains, src)
     while ...:
-        logits, attention, target = token(weights, head_gains, token, **given)   # target replaces that of given
+        logits, attention, new = token(weights, head_gains, token, **given)   # new.target replaces that of given
 
 An encoder-only model answers in one pass and has no use for them; see ``core.graphs.forward``.
 """
@@ -56,7 +56,7 @@ def token_graph(model: Seq2Seq) -> Graph:
 
     Inputs: the parameters by name, ``head_gains``, ``token`` (B, 1) int64, and ``mask``, ``source.…`` and ``target.…``
     from ``start_graph`` or the step before. Outputs: ``logits`` (B, 1, V) float; ``decoder`` and ``cross``, the token's
-    row of attention, (L, B, H, 1, …) float; ``target.…`` for the next step.
+    row of attention, (L, B, H, 1, …) float; ``new.target.…`` for the next step.
 
     Raises:
         InputError: the model does not decode token by token.
@@ -66,7 +66,7 @@ def token_graph(model: Seq2Seq) -> Graph:
     read, token = _Start(model)(gains, src), torch.full((len(src), 1), BOS_ID)
     target = read["target"]
     for _ in range(3):  # 0 or 1 tokens read, or as many as the source has, would be taken for constants
-        target = step(gains, token, read["mask"], read["source"], target)["target"]
+        target = step(gains, token, read["mask"], read["source"], target)["new"]["target"]
     example = (gains, token, read["mask"], read["source"], target)
     caches = [[[{0: _ANY, 2: _ANY}] * 2 for _ in each] for each in (read["source"], target)]
     program = trace(step, example, (None, {0: _ANY}, {0: _ANY, 3: _ANY}, *caches))
@@ -120,7 +120,7 @@ class _Token(nn.Module):
             output = self.model.decode(token, memory, KeyValueCache(layers, length))
             maps = recorder.take()
         read = [_listed(layer.target) for layer in output.cache.layers]
-        return {"logits": output.logits} | named_maps(maps) | {"target": read}
+        return {"logits": output.logits} | named_maps(maps) | {"new": {"target": read}}
 
 
 def _listed(pair: KeysValues | None) -> list[torch.Tensor]:

@@ -147,6 +147,7 @@ class SnapshotTaker:
     Attributes:
         inputs: whose maps are recorded.
         pairs: the scored inputs with their reference answers; None for a task without reference answers.
+        groups: all decoded inputs, by length.
     """
 
     def __init__(self, task: Task, model: Seq2Seq) -> None:
@@ -157,12 +158,12 @@ class SnapshotTaker:
         self.pairs = None if task.open_ended else _as_pairs(candidates)
         self.inputs = tuple(_snapshot_input(task, each) for each in shown)
         self._has_scores = any(_gold_cells(task, each.symbols(task)) for each in fitting)
-        self._groups = _groups(fitting if self._has_scores else shown, shown, model)
+        self.groups = _groups(fitting if self._has_scores else shown, shown, model)
 
     @property
     def num_decoded(self) -> int:
         """Number of inputs that a snapshot decodes, including those that are only scored."""
-        return sum(len(group.src) for group in self._groups)
+        return sum(len(group.src) for group in self.groups)
 
     @torch.no_grad()
     def snapshot(self, model: Seq2Seq, step: int) -> Snapshot:
@@ -172,9 +173,9 @@ class SnapshotTaker:
             step: updates made so far.
         """
         with evaluation_mode(model):
-            results = [generate(model, each.src, max_steps=each.steps, need_weights=True) for each in self._groups]
+            results = [generate(model, each.src, max_steps=each.steps, need_weights=True) for each in self.groups]
         outputs: dict[int, SnapshotOutput] = {}
-        for group, result in zip(self._groups, results, strict=True):
+        for group, result in zip(self.groups, results, strict=True):
             outputs |= {index: self._output(result, row) for row, index in group.shown}
         return Snapshot(step, self.inputs, tuple(outputs[index] for index in sorted(outputs)), *self._scores(results))
 
@@ -200,7 +201,7 @@ class SnapshotTaker:
         """
         if not self._has_scores:
             return None, None, 0
-        groups = zip(self._groups, results, strict=True)
+        groups = zip(self.groups, results, strict=True)
         scores = [score_heads(self.task, Batch(group.src, group.src), result) for group, result in groups]
         if not all(scores) or not scores:
             return None, None, 0
@@ -209,11 +210,11 @@ class SnapshotTaker:
             mass = fmean(score.attention_mass for score in same_head)
             masses.setdefault(same_head[0].layer, []).append(round(mass, 6))
         uniform_mass = fmean(each[0].uniform_mass for each in scores)
-        return tuple(map(tuple, masses.values())), uniform_mass, sum(len(group.src) for group in self._groups)
+        return tuple(map(tuple, masses.values())), uniform_mass, sum(len(group.src) for group in self.groups)
 
 
 @dataclass(frozen=True)
-class _Group:
+class SnapshotGroup:
     """Inputs of one length, decoded together: without PAD the results do not depend on the batch.
 
     Attributes:
@@ -305,7 +306,7 @@ def _num_cells(heads: Sequence[Head], source: int, steps: int) -> int:
     return sum(sizes[block] for block in blocks)
 
 
-def _groups(candidates: Sequence[_Candidate], shown: list[_Candidate], model: Seq2Seq) -> list[_Group]:
+def _groups(candidates: Sequence[_Candidate], shown: list[_Candidate], model: Seq2Seq) -> list[SnapshotGroup]:
     """Group inputs by length."""
     groups = []
     for length in dict.fromkeys(len(each.source) for each in candidates):
@@ -313,7 +314,7 @@ def _groups(candidates: Sequence[_Candidate], shown: list[_Candidate], model: Se
         src = torch.tensor([each.source for each in same], device=model.device)
         steps = min(max(each.steps for each in same), model.max_seq_len)
         indices = tuple((row, shown.index(each)) for row, each in enumerate(same) if each in shown)
-        groups.append(_Group(src, steps, indices))
+        groups.append(SnapshotGroup(src, steps, indices))
     return groups
 
 

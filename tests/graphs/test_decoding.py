@@ -35,7 +35,7 @@ def test_steps_with_the_cache_equal_one_call(tiny, changes):
             assert_close(read["encoder"], maps.encoder)
         for step in range(target):
             said = token.run(given | read | {"token": tgt_in[:, step : step + 1]})
-            read |= {name: each for name, each in said.items() if name.startswith("target.")}
+            read |= {name.removeprefix("new."): each for name, each in said.items() if name.startswith("new.")}
             assert_close(said["logits"][:, 0], logits[:, step], atol=1e-5, rtol=0)
             own = said["decoder"][..., 0, :]
             assert_close(own, maps.decoder[..., step, : own.shape[-1]], atol=1e-5, rtol=0)

@@ -89,13 +89,13 @@ def _example(name: str) -> str:
     if missing_package(preset):
         return ""
     try:
-        return _described(preset)
+        return described_preset(preset)
     except LabError as error:
         _log.warning("preset %s cannot be described: %s", name, error)
         return ""
 
 
-def _described(preset: Preset) -> str:
+def described_preset(preset: Preset) -> str:
     """Return an example and the size: "4 8 2 9 → 9 2 8 4 · 170 k parameters"."""
     task = build_task(preset.task)
     example = task.examples[0].strip()

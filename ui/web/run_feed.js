@@ -93,6 +93,7 @@ async function refresh() {
   feed.error = "";
   applyUpdate(update);
   changed();
+  if (update.poll_ms) return update.poll_ms; // of a source that is nearer than a server
   if (update.queue_position > 1) return POLL_MS.waiting;
   if (!ACTIVE.includes(update.status)) return POLL_MS.ended;
   return feed.steps.length < 2 && performance.now() - feed.since < MAX_STARTING_MS ? POLL_MS.starting : POLL_MS.active;

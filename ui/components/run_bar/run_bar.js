@@ -17,6 +17,7 @@ const WEIGHTS_MS = 1500; // between two decodes of the current input while the r
 
 export function mount({ element, trigger, props, server, watch }) {
   const part = partsOf(element);
+  const offersTour = props.offersTour ?? true; // of the page around it
   let knownStatus = null; // the current run's last known status
   let decodedStep = null; // training step of the weights of the last requested decode
   let decodedAt = 0;
@@ -205,11 +206,11 @@ export function mount({ element, trigger, props, server, watch }) {
     showRun();
     reportStatus();
     reportWeights();
-    if (translator || !feed.latest?.translator) return;
+    if (!offersTour || translator || !feed.latest?.translator) return;
     translator = feed.latest.translator;
     offerTour(translator);
   });
   show();
   watch("value", show);
-  offerTour();
+  if (offersTour) offerTour();
 }

@@ -88,6 +88,7 @@ export function runMenu({ element, server, pick, gone, renamed }) {
     for (const name of ["file", "package"]) {
       part(name).hidden = !current[name];
       if (current[name]) part(name).setAttribute("href", current[name]);
+      if (current[name + "_name"]) part(name).setAttribute("download", current[name + "_name"]);
     }
     part("share").hidden = current.shared == null;
     setText(part("share"), current.shared ? "Stop sharing" : "Share by link");

@@ -1,0 +1,190 @@
+"""What the site's worker needs of a preset or a run: facts as JSON, weights and data as bytes.
+
+Tokens are one or two bytes, whichever the vocabularies need. The data are drawn here by the task, so the split of the
+site is that of the program; a training that needs more sequences than are shipped repeats them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from core.config import Preset
+from core.graphs.graph import weights_of
+from core.interpret.health import head_marks
+from core.runs import Run, RunFolder
+from core.storage.errors import InputError
+from core.storage.optional_imports import require_package
+from core.tasks import Batch, Task, fixed_pairs, training_batches
+from core.teaching.bugs import new_state
+from core.training.schedules import learning_rate_at
+from core.training.state import TrainingState
+from ui.components.attention_viewer import encoded
+from ui.site.graph_files import PURPOSE, decoding_graphs, step_graph
+from ui.site.model_facts import model_facts
+
+MAX_SEQUENCES = 64_000  # of a preset's training data
+TEST_SEQUENCES = 10_000
+
+
+@dataclass(frozen=True)
+class Lab:
+    """A preset or a run for the site.
+
+    Attributes:
+        facts: what the worker reads first; it names the other files.
+        files: their contents by name.
+        record: status, metrics and replay of a run; None for a preset.
+    """
+
+    facts: dict[str, Any]
+    files: dict[str, bytes]
+    record: dict[str, Any] | None = None
+
+
+def preset_lab(preset: Preset, cache: Path) -> Lab:
+    """Return a preset with the graph of its update, its initial weights and its data.
+
+    Raises:
+        InputError: the site cannot train it.
+    """
+    _check_task(preset)
+    state = new_state(preset)
+    rows, widths = _training_rows(state)
+    initial = weights_of(state.model)
+    validation = _padded(fixed_pairs(state.task, preset.training.validation_sequences, split="validation"), widths)
+    test = _padded(fixed_pairs(state.task, TEST_SEQUENCES, split="test"), widths)
+    batch = rows[: preset.training.batch_size]
+    graphs = decoding_graphs(preset, new_state(preset).model, cache)
+    graphs["step"] = step_graph(preset, new_state(preset).model, batch, cache)
+    files = {f"{name}.onnx": content for name, content in graphs.items()}
+    dtype = _dtype(state.task)
+    files |= {
+        "weights.bin": _bytes_of(initial),
+        "train.bin": _ids(rows, dtype),
+        "validation.bin": _ids(validation, dtype),
+        "test.bin": _ids(test, dtype),
+    }
+    training = preset.training
+    facts = model_facts(preset, state.task, state.model) | {
+        "training": {
+            "steps": training.steps,
+            "batch_size": training.batch_size,
+            "evaluate_every": training.evaluate_every,
+            "learning_rates": [learning_rate_at(step, training) for step in range(1, training.steps + 1)],
+            "keeps_batches": training.group_by_length,
+            "state": _state_of(graphs["step"], list(initial)),
+        },
+        "data": {
+            "bytes": np.dtype(dtype).itemsize,
+            "widths": list(widths),
+            "train": len(rows),
+            "validation": len(validation),
+            "test": len(test),
+        },
+    }
+    return Lab(facts, files)
+
+
+def run_lab(folder: RunFolder, cache: Path) -> Lab:
+    """Return a run with its best weights, its metrics and its replay.
+
+    Raises:
+        RunError: there is no such run, or it has no weights.
+    """
+    run = Run(folder)
+    loaded = run.trained()
+    held_out = fixed_pairs(loaded.task, TEST_SEQUENCES, split="test")
+    dtype = _dtype(loaded.task)
+    files = {f"{name}.onnx": content for name, content in decoding_graphs(loaded.preset, loaded.model, cache).items()}
+    files |= {"weights.bin": _bytes_of(weights_of(loaded.model)), "test.bin": _ids(held_out, dtype)}
+    facts = model_facts(loaded.preset, loaded.task, loaded.model) | {
+        "data": {
+            "bytes": np.dtype(dtype).itemsize,
+            "widths": [held_out.src.shape[1], held_out.tgt.shape[1]],
+            "test": len(held_out),
+        }
+    }
+    return Lab(facts, files, _record_of(run))
+
+
+def _record_of(run: Run) -> dict[str, Any]:
+    """Return what the bench shows of a run; ``scripts/runs.js`` lists the names."""
+    info, history = run.info, run.history
+    evaluations = history.evaluations()
+    evaluations["loss"] = evaluations.pop("validation_loss")
+    return {
+        "title": run.title,
+        "step": info.step,
+        "steps": run.preset.training.steps,
+        "best_step": info.best_step,
+        "exact_match": info.exact_match,
+        "points": history.points(),
+        "evaluations": evaluations,
+        "replay": [
+            {
+                "step": each.step,
+                "attention_mass": each.attention_mass,
+                "uniform_mass": each.uniform_mass,
+                "num_scored": each.num_scored,
+                "marks": head_marks(each.health.heads) if each.health else {},
+                "outputs": [
+                    {"tokens": output.tokens, "maps": {block: encoded(maps) for block, maps in output.maps.items()}}
+                    for output in each.outputs
+                ],
+            }
+            for each in run.replay.snapshots()
+        ],
+    }
+
+
+def _check_task(preset: Preset) -> None:
+    if preset.bug or preset.training.gradient_accumulation_steps > 1 or preset.training.micro_batch_tokens:
+        raise InputError(f"preset={preset.name!r}: the site trains one batch an update, and no bugs")
+
+
+def _training_rows(state: TrainingState) -> tuple[Batch, tuple[int, int]]:
+    """Return the sequences of a run's batches in their order, padded, and the widths of source and target."""
+    config = state.preset.training
+    batches = training_batches(
+        state.task,
+        sequences=config.training_sequences,
+        batch_size=config.batch_size,
+        group_by_length=config.group_by_length,
+        tokens_per_batch=config.tokens_per_batch,
+        seed=config.seed,
+    )
+    updates = min(config.steps, max(1, MAX_SEQUENCES // config.batch_size))
+    drawn = [batches.at(step, state.generator) for step in range(1, updates + 1)]
+    held_out = fixed_pairs(state.task, TEST_SEQUENCES, split="test")
+    source, target = (max(getattr(each, side).shape[1] for each in (*drawn, held_out)) for side in ("src", "tgt"))
+    widths = (source, target)
+    padded = [_padded(batch, widths) for batch in drawn]
+    return Batch(torch.cat([each.src for each in padded]), torch.cat([each.tgt for each in padded])), widths
+
+
+def _padded(batch: Batch, widths: tuple[int, int]) -> Batch:
+    source, target = (width - ids.shape[1] for ids, width in zip((batch.src, batch.tgt), widths, strict=True))
+    return Batch(F.pad(batch.src, (0, source)), F.pad(batch.tgt, (0, target)))
+
+
+def _dtype(task: Task) -> str:
+    return "<u1" if max(len(task.src_vocab), len(task.tgt_vocab)) <= 256 else "<u2"
+
+
+def _ids(batch: Batch, dtype: str) -> bytes:
+    return batch.src.numpy().astype(dtype).tobytes() + batch.tgt.numpy().astype(dtype).tobytes()
+
+
+def _bytes_of(weights: dict[str, torch.Tensor]) -> bytes:
+    return b"".join(weight.float().numpy().astype("<f4").tobytes() for weight in weights.values())
+
+
+def _state_of(graph: bytes, weights: list[str]) -> list[list[str]]:
+    """Return the names of the optimizer's state in an update's graph, each with the weight whose shape it has."""
+    onnx = require_package("onnx", purpose=PURPOSE)
+    inputs = [each.name for each in onnx.load_from_string(graph).graph.input]
+    return [[name, name.rpartition(".")[0]] for name in inputs if name.rpartition(".")[0] in weights]

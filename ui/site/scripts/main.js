@@ -1,0 +1,5 @@
+// Opens the site's page.
+
+import { openPage } from "./site.js";
+
+openPage();

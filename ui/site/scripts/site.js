@@ -1,0 +1,280 @@
+// The page of the static site: it connects the components through the current run and the current decode.
+
+import { patchAddress, readAddress } from "../web/address.js";
+import { make, setText } from "../web/dom.js";
+import { openTab } from "../web/navigation.js";
+import { feed, onFeed } from "../web/run_feed.js";
+import { mountComponent } from "./components.js";
+import { call, server, startWorker } from "./remote.js";
+
+const MEGABYTE = 1e6;
+const TEST_SEQUENCES = 10_000;
+const IMPORTANCE_SEQUENCES = 500;
+const byId = (id) => document.getElementById(id);
+
+let index = null; // the site's presets and runs
+let run = null; // the current run's id
+let facts = null; // of its task and model
+let ablated = [];
+let round = 0; // the latest decode wins
+
+const say = (id, text, isBad = false) => {
+  byId(id).hidden = !text;
+  byId(id).className = "notice " + (isBad ? "bad" : "muted");
+  setText(byId(id), text);
+};
+
+// ---- tabs ----
+
+function showTab(name) {
+  for (const tab of document.querySelectorAll("#tabs [role=tab]")) {
+    const isOpen = tab.dataset.tabId === name;
+    tab.setAttribute("aria-selected", String(isOpen));
+    tab.classList.toggle("selected", isOpen);
+    tab.tabIndex = isOpen ? 0 : -1;
+    byId("tab-" + tab.dataset.tabId).hidden = !isOpen;
+  }
+  document.body.dataset.tab = name;
+}
+
+function makeTabs() {
+  const tabs = [...document.querySelectorAll("#tabs [role=tab]")];
+  for (const tab of tabs) {
+    tab.addEventListener("click", () => showTab(tab.dataset.tabId));
+    tab.addEventListener("keydown", ({ key }) => {
+      const by = { ArrowRight: 1, ArrowLeft: -1 }[key];
+      if (!by) return;
+      const next = tabs[(tabs.indexOf(tab) + by + tabs.length) % tabs.length];
+      showTab(next.dataset.tabId);
+      next.focus();
+    });
+  }
+  showTab("train");
+}
+
+// ---- the current run ----
+
+async function openRun(id) {
+  run = id;
+  ablated = [];
+  parts.bar.set({ value: { current: id } });
+  const answer = await call("facts", { run: id });
+  if (run !== id || answer.error) return;
+  facts = answer;
+  byId("examples").replaceChildren(...facts.examples.map((text) =>
+    make("button", { type: "button", onclick: () => { byId("text").value = text; decode({ asked: true }); } }, text)));
+  if (!isReadable(byId("text").value)) byId("text").value = facts.examples[0];
+  parts.importance.set({ value: importanceValue([]), interventions: { ablated, patterns: {} } });
+  decode();
+}
+
+/** Whether a text has only tokens that occur in the examples' alphabet; the decode itself says what is wrong. */
+const isReadable = (text) => text.trim() !== "" && text === readAddress().get("input");
+
+async function decode({ selection = null, asked = false } = {}) {
+  const mine = (round += 1);
+  const text = byId("text").value;
+  const answer = await call("decode", { run, text, ablated, selection, asked });
+  if (mine !== round) return;
+  patchAddress({ run, input: text, ablate: ablated.join(",") });
+  if (answer.error) {
+    say("decode-message", answer.error, true);
+    parts.answer.set({ value: { failed: true } });
+    parts.thumbnails.set({ value: null });
+    parts.viewer.set({ value: { run, decode: null, problem: answer.error, selection: {}, asked: null } });
+    for (const comparison of parts.comparisons) comparison.set({ value: null });
+    return;
+  }
+  say("decode-message", answer.message);
+  parts.answer.set({ value: answer.answer });
+  parts.thumbnails.set({ value: answer.thumbnails });
+  parts.viewer.set({ value: answer.viewer });
+  for (const comparison of parts.comparisons) comparison.set({ value: answer.comparison });
+  parts.importance.set({ interventions: { ablated, patterns: {} } });
+}
+
+function ablate(names) {
+  ablated = names;
+  decode();
+}
+
+// ---- training ----
+
+async function train() {
+  const preset = parts.picker.value.chosen;
+  const seed = Number(byId("seed").value);
+  if (!Number.isInteger(seed) || seed < 0 || seed > 999_999) return say("train-problem", "The seed must be a whole number from 0 to 999,999.", true);
+  say("train-problem", "");
+  byId("train").disabled = true;
+  const answer = await call("train", { preset, seed });
+  byId("train").disabled = false;
+  if (answer.error) return say("train-problem", answer.error, true);
+  return openRun(answer.run);
+}
+
+async function measureTest() {
+  const mine = run;
+  byId("measure-test").disabled = true;
+  const answer = await call("measure", { run, sequences: TEST_SEQUENCES }, ({ done, exact }) => {
+    if (mine === run) say("test-result", exact.toLocaleString("en") + " of " + done.toLocaleString("en") + " held-out inputs answered correctly …");
+  });
+  byId("measure-test").disabled = false;
+  if (mine !== run) return say("test-result", "");
+  if (answer.error) return say("test-result", answer.error, true);
+  return say("test-result", answer.exact.toLocaleString("en") + " of " + answer.sequences.toLocaleString("en")
+    + " held-out inputs answered correctly, with the weights after step " + answer.step + ".");
+}
+
+// ---- importance of heads ----
+
+/** The rows of the grid: every layer with its heads, and the layer as a whole. */
+function importanceRows() {
+  const layers = new Map();
+  for (const head of facts.heads) {
+    const layer = head.split(".").slice(0, 2).join(".");
+    layers.set(layer, [...(layers.get(layer) ?? []), head]);
+  }
+  return [...layers].map(([layer, heads]) => {
+    const [block, number] = layer.split(".");
+    return {
+      label: facts.blocks.find((each) => each.block === block).name + ", layer " + number,
+      cells: [...heads.map((name) => ({ name, label: name.split(".")[2] })), ...(heads.length > 1 ? [{ name: layer, label: "all" }] : [])],
+    };
+  });
+}
+
+function importanceValue(measured, { intact = null, step = 0, sequences = 0 } = {}) {
+  const found = new Map(measured);
+  const rows = importanceRows().map((row) => ({ ...row, cells: row.cells.map((cell) => ({ ...cell, exact_match: found.get(cell.name) ?? null })) }));
+  const total = rows.reduce((count, { cells }) => count + cells.length, 0);
+  return { run, intact, sequences, step, measured: measured.length, total, seconds_left: null, note: "", rows };
+}
+
+let measuring = null; // the run whose heads are measured
+
+async function measureHeads() {
+  const mine = (measuring = run);
+  const isOver = () => measuring !== mine || run !== mine;
+  const setMeasuring = (is) => {
+    byId("measure-heads").disabled = is;
+    byId("cancel-heads").disabled = !is;
+    parts.importance.set({ measuring: is });
+  };
+  setMeasuring(true);
+  say("heads-message", "");
+  const intact = await call("measure", { run, sequences: IMPORTANCE_SEQUENCES });
+  const measured = [];
+  if (intact.error) say("heads-message", intact.error, true);
+  for (const { name } of intact.error ? [] : importanceRows().flatMap(({ cells }) => cells)) {
+    if (isOver()) break;
+    const { exact_match: share } = await call("measure", { run, ablated: [name], sequences: IMPORTANCE_SEQUENCES });
+    if (isOver()) break;
+    measured.push([name, share]);
+    parts.importance.set({ value: importanceValue(measured, { intact: intact.exact_match, step: intact.step, sequences: intact.sequences }) });
+  }
+  setMeasuring(false);
+}
+
+// ---- opening ----
+
+const parts = {};
+
+async function mountAll() {
+  const families = index.families.map((family) => ({ ...family, presets: family.presets.map((each) => ({ ...each, missing: "" })) }));
+  const known = new Map(families.flatMap(({ presets }) => presets.map((each) => [each.name, each])));
+  const pickerServer = {
+    times: async ({ presets }) => ({
+      times: Object.fromEntries(presets.map((name) => [name, known.get(name).size])),
+      examples: Object.fromEntries(presets.map((name) => [name, known.get(name).example])),
+    }),
+  };
+  const mounted = {
+    bar: mountComponent("run_bar", "run-bar", { server, value: { current: null, loading: true }, offersTour: false }),
+    picker: mountComponent("preset_picker", "preset-picker", { server: pickerServer, value: { families, chosen: index.first, picked: "" } }),
+    bench: mountComponent("bench", "bench-view", { server }),
+    answer: mountComponent("answer", "answer"),
+    thumbnails: mountComponent("head_thumbnails", "mini-viewer"),
+    viewer: mountComponent("attention_viewer", "viewer", { server, value: null }),
+    importance: mountComponent("head_importance", "heads", { interventions: { ablated: [], patterns: {} }, measuring: false }),
+  };
+  for (const [name, promise] of Object.entries(mounted)) parts[name] = await promise;
+  parts.comparisons = await Promise.all(["decode-edited", "attention-edited"].map((id) => mountComponent("answer_comparison", id)));
+}
+
+function connect() {
+  parts.bar.on("pick", ({ run: id }) => openRun(id));
+  parts.bar.on("status", ({ status }) => {
+    if (status === "finished" || status === "stopped") decode();
+  });
+  parts.bar.on("weights", () => decode());
+  parts.bar.on("gone", () => openRun(index.runs[0]));
+  parts.picker.on("pick", prepare);
+  parts.answer.on("inspect", ({ step }) => {
+    openTab("attention");
+    decode({ selection: { ...lastLayer(), row: step } });
+  });
+  parts.thumbnails.on("pick", ({ head }) => {
+    openTab("attention");
+    decode({ selection: { ...lastLayer(), head } });
+  });
+  parts.importance.on("toggle", ({ name }) => ablate(ablated.includes(name) ? ablated.filter((each) => each !== name) : [...ablated, name]));
+  for (const comparison of parts.comparisons) comparison.on("press", () => ablate([]));
+  byId("train").addEventListener("click", train);
+  byId("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    decode({ asked: true });
+  });
+  byId("measure-test").addEventListener("click", measureTest);
+  byId("measure-heads").addEventListener("click", measureHeads);
+  byId("cancel-heads").addEventListener("click", () => { measuring = null; });
+  byId("open-file").addEventListener("change", async ({ target }) => {
+    const [file] = target.files;
+    if (!file) return;
+    const answer = await call("open_file", { bytes: new Uint8Array(await file.arrayBuffer()), name: file.name });
+    target.value = "";
+    say("train-problem", answer.error ?? "", true);
+    if (answer.run) openRun(answer.run);
+  });
+  let shown = null;
+  onFeed(() => {
+    if (shown === feed.run) return;
+    shown = feed.run;
+    say("test-result", "");
+  });
+}
+
+const lastLayer = () => {
+  const { block, layer } = parts.thumbnails.value ?? {};
+  return { block, layer };
+};
+
+/** Show how much of the runtime has arrived until it is there. */
+async function warm() {
+  const answer = await call("warm", {}, (bytes) => say("site-status", "Loading the runtime of the models: " + (bytes / MEGABYTE).toFixed(1) + " MB …"));
+  say("site-status", answer?.error ?? "", Boolean(answer?.error));
+}
+
+const prepare = () => call("prepare", { preset: parts.picker.value.chosen });
+
+/** Open the page; `embedded` are its files if it is a single one. */
+export async function openPage({ embedded = null, script = new URL("./worker.js", import.meta.url) } = {}) {
+  makeTabs();
+  startWorker(script, (text) => say("site-status", text, true));
+  index = await call("open", { embedded });
+  if (index.error) return say("site-status", index.error, true);
+  await mountAll();
+  connect();
+  const address = readAddress();
+  byId("text").value = address.get("input") ?? "";
+  const wanted = address.get("run");
+  warm();
+  const opened = await call("facts", { run: wanted ?? index.runs[0] });
+  if (wanted && opened.error) say("site-status", opened.error, true);
+  await openRun(opened.error ? index.runs[0] : wanted ?? index.runs[0]);
+  ablated = (address.get("ablate") ?? "").split(",").filter((name) => facts?.heads.some((head) => head === name || head.startsWith(name + ".")));
+  if (ablated.length) decode();
+  document.body.dataset.ready = "true";
+  prepare();
+  return undefined;
+}
+

@@ -1,0 +1,60 @@
+// How typed text becomes tokens, and the correct answer: the counterparts of Task.tokenize and Task.answer of the tasks
+// that the site trains. A test compares them with the program's.
+
+import { Problem } from "./problem.js";
+
+/** Split typed text into the tokens of a task; throws a Problem that says what is wrong with it. */
+export function tokenize({ task, examples, source_tokens, first_symbol, has_unk, model }, text) {
+  const typed = text.replaceAll(",", " ").trim();
+  if (!typed) throw new Problem("The input is empty; an example: " + examples[0]);
+  const tokens = readers[task.reads](task, typed, examples);
+  if (tokens.length + 2 > model.max_seq_len) {
+    throw new Problem("The input has " + tokens.length + " tokens, " + (tokens.length + 2) + " with <BOS> and <EOS>; this model reads " + model.max_seq_len + ".");
+  }
+  const known = source_tokens.slice(first_symbol);
+  return tokens.map((token, at) => {
+    if (known.includes(token)) return token;
+    if (has_unk) return "<UNK>";
+    throw new Problem("“" + token.slice(0, 20) + "” at position " + (at + 1) + " is not one of " + known.slice(0, 12).join(" ") + (known.length > 12 ? " …" : "") + ".");
+  });
+}
+
+const readers = {
+  symbols: (task, typed) => (task.characters ? [...typed.replace(/\s+/g, "")] : typed.toLowerCase().split(/[\s.;:!?]+/).filter(Boolean)),
+  addition(task, typed, examples) {
+    const found = typed.replace(/\s+/g, "").match(/^([0-9]+)\+([0-9]+)$/);
+    if (!found) throw new Problem("The input must be two numbers with one + between them: " + examples[0]);
+    const operands = found.slice(1).map((digits) => digits.replace(/^0+(?=.)/, ""));
+    const width = task.has_zeros ? Math.max(task.max_digits, ...operands.map((each) => each.length)) : 0;
+    const [first, second] = operands.map((each) => inOrder([...each.padStart(width, "0")], task.reverses_operands));
+    return [...first, "+", ...second];
+  },
+  nothing() {
+    throw new Problem("This task reads inputs that the site cannot split into tokens; the program can.");
+  },
+};
+
+const inOrder = (digits, isReversed) => (isReversed ? [...digits].reverse() : digits);
+
+const transforms = {
+  reverse: (symbols) => symbols.map((_, at) => symbols.length - 1 - at),
+  copy: (symbols) => symbols.map((_, at) => at),
+  sort: (symbols, rank) => symbols.map((_, at) => at).sort((a, b) => rank(symbols[a]) - rank(symbols[b]) || a - b),
+  deduplicate: (symbols) => symbols.map((_, at) => at).filter((at) => symbols.indexOf(symbols[at]) === at),
+};
+
+/** The correct answer and, for each of its symbols, the indices of the input symbols it may come from. */
+export function solve({ task, source_tokens }, symbols) {
+  if (task.reads === "addition") return { answer: sum(task, symbols), sources: [] };
+  if (task.reads !== "symbols") return { answer: null, sources: [] };
+  const positions = transforms[task.transform](symbols, (symbol) => source_tokens.indexOf(symbol));
+  const isAny = ["sort", "deduplicate"].includes(task.transform); // which of several equal symbols is not determined
+  const sources = positions.map((position) => (isAny ? symbols.map((_, at) => at).filter((at) => symbols[at] === symbols[position]) : [position]));
+  return { answer: positions.map((position) => symbols[position]), sources };
+}
+
+function sum(task, symbols) {
+  const [first, second] = symbols.join("").split("+").map((digits) => BigInt(inOrder([...digits], task.reverses_operands).join("")));
+  const width = task.has_zeros ? Math.max(...symbols.join("").split("+").map((each) => each.length)) + 1 : 0;
+  return inOrder([...String(first + second).padStart(width, "0")], task.reverses_sum);
+}
