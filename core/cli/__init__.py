@@ -21,7 +21,7 @@ COMMANDS = {
     "describe": "show the model of a preset: parameters, shapes and memory",
     "data": "inspect a file of your own pairs and write a preset that learns them",
     "corpus": "make translation pairs from the LibreOffice Help in two languages",
-    "export": "export a run as one file, a zip, a folder or an ONNX model",
+    "export": "export a run as one file, a zip, a folder, an ONNX model or a page",
     "import": "import a run that was exported, after checking the whole file",
     "import-model": "import a model of another program: a Hugging Face folder, or a state dict of nn.Transformer",
     "push": "push a run to the Hugging Face Hub",
@@ -73,6 +73,7 @@ EXAMPLES = {
     "export": (
         "--run digits-reversal-shipped --out model.safetensors",
         "--run digits-reversal-shipped --out model.zip",
+        "--run digits-reversal-shipped --html reversal.html",
     ),
     "import": ("model.zip --run imported",),
     "import-model": (

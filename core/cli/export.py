@@ -1,6 +1,10 @@
-"""``export``: write a run's best weights and its preset into one file, or into a zip or folder with everything else."""
+"""``export``: write a run's best weights and its preset into one file, or into a zip or folder with everything else.
+
+With ``--html`` it writes a page instead, with the run's charts, its replay and its model to decode with.
+"""
 
 import argparse
+import importlib
 import json
 from collections.abc import Callable
 from functools import partial
@@ -16,8 +20,13 @@ from core.storage.errors import InputError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run(parser)
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="OUT", help="a new file, .zip, .onnx or folder; it must not exist"
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--out", type=Path, metavar="OUT", help="a new file, .zip, .onnx or folder; it must not exist")
+    target.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE",
+        help="a new page that works without a server or a network, to send to others",
     )
     parser.add_argument(
         "--whole", action="store_true", help="a folder with vocabulary, model card and pairs as well, as in a .zip"
@@ -27,18 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the file, zip, folder or ONNX model."""
-    _writer(options)(RunFolder(options.checkpoints or DEFAULT_ROOT, options.run), options.out)
-    files = options.out.iterdir() if options.out.is_dir() else [options.out]
+    """Write the file, zip, folder, ONNX model or page."""
+    out: Path = options.html or options.out
+    _writer(options)(RunFolder(options.checkpoints or DEFAULT_ROOT, options.run), out)
+    files = out.iterdir() if out.is_dir() else [out]
     size = sum(file.stat().st_size for file in files)
-    print(f"run {options.run}: written to {options.out}, {size:,} bytes")
+    print(f"run {options.run}: written to {out}, {size:,} bytes")
     if options.json:
-        print(json.dumps({"run": options.run, "out": str(options.out), "bytes": size}))
+        print(json.dumps({"run": options.run, "out": str(out), "bytes": size}))
     return 0
 
 
 def _writer(options: argparse.Namespace) -> Callable[[RunFolder, Path], None]:
-    """Return the function that writes this kind of file, chosen by the name's suffix."""
+    """Return the function that writes this kind of file; without ``--html``, the name's suffix chooses it."""
+    if options.html:
+        if options.half or options.whole:
+            raise InputError("--half and --whole are for --out, not for --html")
+        return importlib.import_module("ui.site.one_file").export_html  # made of the page, which core does not import
     is_package = options.whole or options.out.suffix == ".zip"
     if options.half and (is_package or options.out.suffix == ".onnx"):
         raise InputError(f"--half writes a weight file, not --out={str(options.out)[:200]}")

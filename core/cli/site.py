@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import json
-import os
 from pathlib import Path
 
 from core.cli.arguments import add_json
@@ -34,17 +33,9 @@ def run(options: argparse.Namespace) -> int:
     """Write the site and print its size."""
     site = importlib.import_module("ui.site.build")  # its parts are those of the page, which core does not import
     presets, runs = tuple(options.preset or site.PRESETS), tuple(options.run or site.RUNS)
-    size = site.build_site(
-        options.out, presets=presets, runs=runs, root=options.checkpoints, cache=_cache_folder(), report=print
-    )
+    size = site.build_site(options.out, presets=presets, runs=runs, root=options.checkpoints)
     print(f"written: {options.out}, {size / 1e6:.1f} MB")
     print(f"to look at it: python -m http.server --directory {options.out}")
     if options.json:
         print(json.dumps({"out": str(options.out), "bytes": size, "presets": presets, "runs": runs}))
     return 0
-
-
-def _cache_folder() -> Path:
-    """Return where graphs and ONNX Runtime are kept between two calls."""
-    folder = os.environ.get("XDG_CACHE_HOME")
-    return (Path(folder) if folder else Path.home() / ".cache") / "attention-lab"

@@ -9,6 +9,7 @@ in a browser. Nothing is implemented twice: models, loss and optimizers are thos
 from core.graphs.decoding import start_graph, token_graph
 from core.graphs.forward import forward_graph
 from core.graphs.graph import Graph
+from core.graphs.removals import removal_graph
 from core.graphs.training_step import training_step_graph
 
-__all__ = ["Graph", "forward_graph", "start_graph", "token_graph", "training_step_graph"]
+__all__ = ["Graph", "forward_graph", "removal_graph", "start_graph", "token_graph", "training_step_graph"]

@@ -14,6 +14,8 @@ from core.runs import DEFAULT_ROOT, RunFolder
 from core.storage.errors import InputError
 from ui.forms.preset_list import described_preset
 from ui.serving.assets import assets
+from ui.site.course import lesson_files, lesson_list
+from ui.site.graph_files import cache_folder
 from ui.site.labs import Lab, preset_lab, run_lab
 from ui.site.runtime import runtime_files
 
@@ -41,7 +43,7 @@ def build_site(
     presets: Sequence[str] = PRESETS,
     runs: Sequence[str] = RUNS,
     root: Path | None = None,
-    cache: Path,
+    cache: Path | None = None,
     report: Report = print,
 ) -> int:
     """Write the site and return the number of its bytes.
@@ -51,7 +53,7 @@ def build_site(
         presets: names of those that can be trained there.
         runs: names of runs that can be decoded with; the page opens with the first.
         root: the folder of these runs; None for the project's.
-        cache: a folder that keeps graphs and ONNX Runtime for the next call.
+        cache: a folder that keeps graphs and ONNX Runtime for the next call; None for the user's.
         report: called with each step in words.
 
     Raises:
@@ -60,6 +62,7 @@ def build_site(
     """
     if out.exists() and not (out / MARK).is_file() and any(out.iterdir()):
         raise InputError(f"--out={str(out)[:200]} is not empty and not a site; choose a new folder")
+    cache = cache or cache_folder()
     labs: dict[str, Lab] = {}
     for name in runs:
         report(f"run {name}")
@@ -67,8 +70,12 @@ def build_site(
     for name in presets:
         report(f"preset {name}: data and graphs")
         labs[name] = preset_lab(load_preset(name), cache)
-    files = dict(_page_files())
-    files |= {f"ort/{name}": content for name, content in runtime_files(cache).items()}
+    return _write(out, page_files(cache) | data_files(labs, presets=presets, runs=runs, cache=cache))
+
+
+def data_files(labs: dict[str, Lab], *, presets: Sequence[str], runs: Sequence[str], cache: Path) -> dict[str, bytes]:
+    """Return what the worker reads, by path, uncompressed: labs, graphs, and ONNX Runtime in WebAssembly."""
+    files = {"ort/ort.wasm": runtime_files(cache)["ort.wasm"]}
     for name, lab in labs.items():
         facts = dict(lab.facts, files={})
         for file, content in lab.files.items():
@@ -78,8 +85,9 @@ def build_site(
         files[f"labs/{name}/lab.json"] = _json(facts)
         if lab.record:
             files[f"labs/{name}/record.json"] = _json(lab.record)
-    files["labs/index.json"] = _json(_index(labs, presets, runs))
-    return _write(out, files)
+    lessons = lesson_files(runs)
+    index = _index(labs, presets, runs) | {"lessons": lesson_list(lessons)}
+    return files | lessons | {"labs/index.json": _json(index)}
 
 
 def _path_of(lab: str, name: str, content: bytes) -> str:
@@ -89,8 +97,8 @@ def _path_of(lab: str, name: str, content: bytes) -> str:
     return f"graphs/{name.removesuffix('.onnx')}-{hashlib.sha256(content).hexdigest()[:12]}.onnx"
 
 
-def _page_files() -> dict[str, bytes]:
-    """Return page, styles and scripts; those of the components are the ones of the program's page."""
+def page_files(cache: Path) -> dict[str, bytes]:
+    """Return page, styles and scripts by path; those of the components are the ones of the program's page."""
     page = (HERE / "index.html").read_text(encoding="utf-8")
     named = re.compile(r"<!-- component (\w+) -->")
     filled = named.sub(lambda found: (COMPONENTS / found[1] / f"{found[1]}.html").read_text(encoding="utf-8"), page)
@@ -99,6 +107,7 @@ def _page_files() -> dict[str, bytes]:
     return {
         "index.html": filled.encode(),
         "site/site.css": (HERE / "site.css").read_bytes(),
+        "ort/ort.mjs": runtime_files(cache)["ort.mjs"],
         "ort/ort.LICENSE.txt": (HERE / "ort.LICENSE.txt").read_bytes(),
         **shared,
         **scripts,
@@ -123,7 +132,7 @@ def _index(labs: dict[str, Lab], presets: Sequence[str], runs: Sequence[str]) ->
             {"name": name, "label": name.replace("-", " ").capitalize(), "presets": listed}
             for name, listed in families.items()
         ],
-        "first": "digits-reversal-fast" if "digits-reversal-fast" in presets else presets[0],
+        "first": "digits-reversal-fast" if "digits-reversal-fast" in presets else next(iter(presets), ""),
         "runs": list(runs),
         "labs": list(labs),
     }
@@ -139,7 +148,7 @@ def _write(out: Path, files: dict[str, bytes]) -> int:
     shutil.rmtree(new, ignore_errors=True)
     size = 0
     for path, content in files.items():
-        is_data = path.startswith(("labs/", "graphs/")) or path.endswith(".wasm")
+        is_data = path.startswith(("labs/", "graphs/", "lessons/")) or path.endswith(".wasm")
         target = new / (f"{path}.gz" if is_data else path)
         target.parent.mkdir(parents=True, exist_ok=True)
         size += target.write_bytes(gzip.compress(content, mtime=0) if is_data else content)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import torch
 
 from core.config import Preset
-from core.graphs import Graph, forward_graph, start_graph, token_graph, training_step_graph
+from core.graphs import Graph, forward_graph, removal_graph, start_graph, token_graph, training_step_graph
 from core.models import Seq2Seq
 from core.models.hooks import hook_names
 from core.storage.atomic import write_atomically
@@ -18,6 +19,12 @@ from core.tasks import Batch
 
 PURPOSE = "the static site"
 _SAME_AS_LOGITS = "output.hook_logits"
+
+
+def cache_folder() -> Path:
+    """Return where graphs and ONNX Runtime are kept between two calls."""
+    folder = os.environ.get("XDG_CACHE_HOME")
+    return (Path(folder) if folder else Path.home() / ".cache") / "attention-lab"
 
 
 def decoding_graphs(preset: Preset, model: Seq2Seq, cache: Path) -> dict[str, bytes]:
@@ -33,6 +40,12 @@ def decoding_graphs(preset: Preset, model: Seq2Seq, cache: Path) -> dict[str, by
     if "encoder-only" not in preset.model.family:
         graphs |= {"start": lambda: start_graph(model), "token": lambda: token_graph(model)}
     return {name: _made(name, key, make, cache) for name, make in graphs.items()}
+
+
+def lesson_graph(preset: Preset, model: Seq2Seq, cache: Path) -> bytes:
+    """Return the ONNX file of the forward pass with switches, which the lessons on attention use."""
+    key = {"model": preset.model.model_dump(mode="json"), "sizes": [list(each.shape) for each in model.parameters()]}
+    return _made("removals", key, lambda: removal_graph(model), cache)
 
 
 def step_graph(preset: Preset, model: Seq2Seq, batch: Batch, cache: Path) -> bytes:

@@ -19,11 +19,12 @@ from core.runs import Run, RunFolder
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
 from core.tasks import Batch, Task, fixed_pairs, training_batches
+from core.teaching.attention_lessons import attention_lessons
 from core.teaching.bugs import new_state
 from core.training.schedules import learning_rate_at
 from core.training.state import TrainingState
 from ui.components.attention_viewer import encoded
-from ui.site.graph_files import PURPOSE, decoding_graphs, step_graph
+from ui.site.graph_files import PURPOSE, decoding_graphs, lesson_graph, step_graph
 from ui.site.model_facts import model_facts
 
 MAX_SEQUENCES = 64_000  # of a preset's training data
@@ -100,6 +101,8 @@ def run_lab(folder: RunFolder, cache: Path) -> Lab:
     held_out = fixed_pairs(loaded.task, TEST_SEQUENCES, split="test")
     dtype = _dtype(loaded.task)
     files = {f"{name}.onnx": content for name, content in decoding_graphs(loaded.preset, loaded.model, cache).items()}
+    if any(lesson.run == folder.name for lesson in attention_lessons()):
+        files["removals.onnx"] = lesson_graph(loaded.preset, loaded.model, cache)
     files |= {"weights.bin": _bytes_of(weights_of(loaded.model)), "test.bin": _ids(held_out, dtype)}
     facts = model_facts(loaded.preset, loaded.task, loaded.model) | {
         "data": {

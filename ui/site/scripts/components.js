@@ -1,5 +1,7 @@
 // Mounts the page's components without Gradio: each is a folder of ui/components with a template, a style and a script.
 
+import { importModule } from "./modules.js";
+
 /**
  * Mount a component in the element of an id, which has its template. Returns { set(props), on(event, listener) }.
  */
@@ -8,7 +10,7 @@ export async function mountComponent(name, id, { server = {}, value = null, ...m
   const props = { value, ...more };
   const watchers = [];
   const listeners = new Map();
-  const { mount } = await import("../components/" + name + "/" + name + ".js");
+  const { mount } = await importModule("components/" + name + "/" + name + ".js");
   mount({
     element, props, server,
     trigger: (event, detail) => listeners.get(event)?.(detail),

@@ -2,7 +2,6 @@
 
 import { Problem } from "./problem.js";
 
-const base = new URL("../", import.meta.url);
 let embedded = null; // { name: base64 } in a page that is one file
 
 /** Read files from here on out of a page that holds all of them. */
@@ -33,7 +32,7 @@ function fromBase64(text) {
 async function download(name, onProgress) {
   let response;
   try {
-    response = await fetch(new URL(name + ".gz", base));
+    response = await fetch(new URL("../" + name + ".gz", import.meta.url));
   } catch {
     throw new Problem("The file “" + name + "” could not be downloaded: no connection. Reload the page to try again.");
   }

@@ -23,6 +23,7 @@ async function start(onProgress) {
 
 export const floats = (data, dims) => new ort.Tensor("float32", data, dims);
 export const double = (value) => new ort.Tensor("float64", new Float64Array([value]), []);
+export const flag = (value) => new ort.Tensor("bool", [value], []);
 
 /** Rows of ids, filled up with PAD to one width, as int64. */
 export function idTensor(rows, width = Math.max(...rows.map((row) => row.length))) {

@@ -1,17 +1,30 @@
-// Calls of the worker, as if they were calls of a server's functions.
+// Calls of the functions that stand in for a server, in a worker or in this page.
 
-let worker = null;
+let port = null;
 let number = 0;
 const waiting = new Map();
 
 /** Start the worker of a script, and say what is wrong with `onFailure(text)` if it cannot run. */
 export function startWorker(script, onFailure) {
-  worker = new Worker(script, { type: "module" });
+  const worker = new Worker(script, { type: "module" });
   worker.addEventListener("error", (event) => {
     event.preventDefault();
     onFailure("The part of this page that runs the models could not start (" + (event.message || "its script was not loaded") + "). Reload the page.");
   });
-  worker.addEventListener("message", ({ data: { id, answer, progress } }) => {
+  connect(worker);
+}
+
+/** Run the functions in this page: browsers start no workers in a page that was opened from a disk. */
+export function startHere({ serve }) {
+  const channel = new MessageChannel();
+  serve(channel.port2);
+  connect(channel.port1);
+  channel.port1.start();
+}
+
+function connect(to) {
+  port = to;
+  port.addEventListener("message", ({ data: { id, answer, progress } }) => {
     const call = waiting.get(id);
     if (!call) return;
     if (answer === undefined) return call.report(progress);
@@ -20,12 +33,12 @@ export function startWorker(script, onFailure) {
   });
 }
 
-/** Call a function of the worker; its answer has `error` if it failed. */
+/** Call a function; its answer has `error` if it failed. */
 export function call(name, argument = {}, report = () => {}) {
   return new Promise((resolve) => {
     number += 1;
     waiting.set(number, { resolve, report });
-    worker.postMessage({ id: number, name, argument });
+    port.postMessage({ id: number, name, argument });
   });
 }
 

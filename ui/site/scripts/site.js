@@ -1,11 +1,12 @@
 // The page of the static site: it connects the components through the current run and the current decode.
 
+import "../web/page.js";
 import { patchAddress, readAddress } from "../web/address.js";
 import { make, setText } from "../web/dom.js";
 import { openTab } from "../web/navigation.js";
 import { feed, onFeed } from "../web/run_feed.js";
 import { mountComponent } from "./components.js";
-import { call, server, startWorker } from "./remote.js";
+import { call, server, startHere, startWorker } from "./remote.js";
 
 const MEGABYTE = 1e6;
 const TEST_SEQUENCES = 10_000;
@@ -34,7 +35,6 @@ function showTab(name) {
     tab.tabIndex = isOpen ? 0 : -1;
     byId("tab-" + tab.dataset.tabId).hidden = !isOpen;
   }
-  document.body.dataset.tab = name;
 }
 
 function makeTabs() {
@@ -49,7 +49,6 @@ function makeTabs() {
       next.focus();
     });
   }
-  showTab("train");
 }
 
 // ---- the current run ----
@@ -188,6 +187,7 @@ async function mountAll() {
       examples: Object.fromEntries(presets.map((name) => [name, known.get(name).example])),
     }),
   };
+  const lessonServer = new Proxy(server, { get: (_, name) => server[name === "decode" ? "lesson_decode" : name] }); // the page has a decode, too
   const mounted = {
     bar: mountComponent("run_bar", "run-bar", { server, value: { current: null, loading: true }, offersTour: false }),
     picker: mountComponent("preset_picker", "preset-picker", { server: pickerServer, value: { families, chosen: index.first, picked: "" } }),
@@ -195,6 +195,7 @@ async function mountAll() {
     answer: mountComponent("answer", "answer"),
     thumbnails: mountComponent("head_thumbnails", "mini-viewer"),
     viewer: mountComponent("attention_viewer", "viewer", { server, value: null }),
+    lesson: mountComponent("lesson", "lesson", { server: lessonServer, value: index.lessons }),
     importance: mountComponent("head_importance", "heads", { interventions: { ablated: [], patterns: {} }, measuring: false }),
   };
   for (const [name, promise] of Object.entries(mounted)) parts[name] = await promise;
@@ -254,12 +255,13 @@ async function warm() {
   say("site-status", answer?.error ?? "", Boolean(answer?.error));
 }
 
-const prepare = () => call("prepare", { preset: parts.picker.value.chosen });
+const prepare = () => (index.first ? call("prepare", { preset: parts.picker.value.chosen }) : null);
 
-/** Open the page; `embedded` are its files if it is a single one. */
-export async function openPage({ embedded = null, script = new URL("./worker.js", import.meta.url) } = {}) {
+/** Open the page; one that is a single file has its data, `embedded`, and the module of its functions. */
+export async function openPage({ embedded = null, functions = null } = {}) {
   makeTabs();
-  startWorker(script, (text) => say("site-status", text, true));
+  if (functions) startHere(functions);
+  else startWorker(new URL("./worker.js", import.meta.url), (text) => say("site-status", text, true));
   index = await call("open", { embedded });
   if (index.error) return say("site-status", index.error, true);
   await mountAll();
