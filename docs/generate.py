@@ -33,7 +33,7 @@ def main() -> None:
 def generated_pages() -> Iterator[tuple[Path, str]]:
     """Yield every page with generated parts, and its expected text."""
     parts = {
-        REPOSITORY / "README.md": {"badge": badge_in_markdown},
+        REPOSITORY / "README.md": {"badge": badge_in_markdown, "site": site_in_markdown},
         DOCS / "command-line.md": {"commands": commands_in_markdown},
         DOCS / "deployment.md": {"limits": limits_in_markdown},
         DOCS / "architecture.md": {"drawing": drawing_in_mermaid, "rooms": rooms_in_markdown},
@@ -56,10 +56,21 @@ def _replaced(text: str, marker: str, write: Callable[[], str]) -> str:
 # --- the address of this repository -------------------------------------------------------------------------------
 
 
-def repository_address() -> str:
-    """Return ``Repository`` of ``[project.urls]`` in pyproject.toml, where this copy is published; "" if not known."""
+def address_of(name: str) -> str:
+    """Return an entry of ``[project.urls]`` in pyproject.toml; "" if there is none."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return project.get("urls", {}).get("Repository", "").removesuffix(".git").rstrip("/")
+    return project.get("urls", {}).get(name, "")
+
+
+def repository_address() -> str:
+    """Return the address where this copy is published; "" if not known."""
+    return address_of("Repository").removesuffix(".git").rstrip("/")
+
+
+def site_in_markdown() -> str:
+    """Return a link to the static site; "" if no address is entered."""
+    address = address_of("Site")
+    return f"**Try it now: [{address}]({address})**\n" if address else ""
 
 
 def badge_in_markdown() -> str:

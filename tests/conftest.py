@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -16,6 +16,9 @@ from core.server import Runs
 from core.server.limits import Limits
 from tests.support.scripted_models import ScriptedModel
 from tests.support.trainings import train_run
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile("lab", deadline=None, derandomize=True, max_examples=50, database=None)
 settings.load_profile("lab")
@@ -56,6 +59,19 @@ def seeded() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator["Browser"]:
+    """A headless Chromium; one for all tests of a process, as Playwright starts no second one beside it."""
+    from playwright.sync_api import sync_playwright  # most tests need no browser
+
+    from tests.browser.chromium import CHROMIUM, FLAGS
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,25 @@
-"""``deploy``: create or update a Hugging Face Space that serves the page publicly."""
+"""``deploy``: create or update a Hugging Face Space that serves the page, or the static site, publicly."""
 
 import argparse
+import importlib
 import json
+import tempfile
+from pathlib import Path
 
 from core.cli.arguments import add_json
-from core.runs.hub_space import HARDWARE, SpaceFile, check_space, deploy, space_files
+from core.runs.hub_space import (
+    HARDWARE,
+    STATIC_COSTS,
+    Deployment,
+    SpaceFile,
+    check_space,
+    deploy,
+    deploy_site,
+    site_files,
+    space_files,
+)
+
+STATIC = "static"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -12,8 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("space", metavar="OWNER/NAME", help="the Space; created if it does not exist")
     parser.add_argument(
         "--hardware",
-        choices=HARDWARE,
-        help="what it runs on (default: zero for a new Space, no change for another)",
+        choices=[*HARDWARE, STATIC],
+        help="what it runs on (default: zero for a new Space, no change for another); static is a site without a "
+        "server, which trains in the visitor's browser",
     )
     parser.add_argument("--private", action="store_true", help="let only its owner see a newly created Space")
     parser.add_argument("--dry-run", action="store_true", help="print every file and what it costs; upload nothing")
@@ -21,24 +37,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Upload the program and print the address of the Space, or print what would be uploaded."""
-    files = space_files()
+    """Upload the program or the site and print the address of the Space, or print what would be uploaded."""
+    if options.hardware != STATIC:
+        return _deployed(options, space_files(), HARDWARE[options.hardware or "zero"].costs)
+    with tempfile.TemporaryDirectory() as folder:
+        site, readme = Path(folder) / "site", Path(folder) / "README.md"
+        importlib.import_module("ui.site.build").build_site(site)  # of the page, which core does not import
+        return _deployed(options, site_files(site, readme), STATIC_COSTS)
+
+
+def _deployed(options: argparse.Namespace, files: list[SpaceFile], costs: str) -> int:
     if options.dry_run:
-        check_space(options.space, files, options.hardware or "zero")
+        if options.hardware != STATIC:
+            check_space(options.space, files, options.hardware or "zero")
         for file in files:
             print(f"{file.size:>11,}  {file.name}{'  (large-file storage)' if file.is_binary else ''}")
         print(_summary(files))
-        print(HARDWARE[options.hardware or "zero"].costs)
+        print(costs)
         print("Nothing was uploaded.")
         result = {"space": options.space, "uploaded": False}
     else:
-        done = deploy(files, options.space, hardware=options.hardware, private=options.private)
+        done = _uploaded(options, files)
+        start = "" if options.hardware == STATIC else " (its first start takes minutes)"
         print(f"{_summary(files)}; {len(done.deleted)} of the last version deleted")
-        print(f"{'created' if done.is_new else 'updated'}: {done.address} (its first start takes minutes)")
+        print(f"{'created' if done.is_new else 'updated'}: {done.address}{start}")
         result = {"space": options.space, "uploaded": True, "address": done.address, "created": done.is_new}
     if options.json:
         print(json.dumps(result | {"files": [{"name": file.name, "bytes": file.size} for file in files]}))
     return 0
+
+
+def _uploaded(options: argparse.Namespace, files: list[SpaceFile]) -> Deployment:
+    if options.hardware == STATIC:
+        return deploy_site(files, options.space, private=options.private)
+    return deploy(files, options.space, hardware=options.hardware, private=options.private)
 
 
 def _summary(files: list[SpaceFile]) -> str:

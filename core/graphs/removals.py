@@ -1,5 +1,7 @@
 """The forward pass of a Transformer without its positions or its masks, as the lessons on attention show it."""
 
+from functools import partial
+
 import torch
 from torch import nn
 
@@ -45,13 +47,10 @@ class _Forward(nn.Module):
     def forward(
         self, positions: torch.Tensor, is_open: dict[str, torch.Tensor], src: torch.Tensor, tgt_in: torch.Tensor
     ) -> dict[str, torch.Tensor]:
-        scaled: dict[str, Hook] = {
-            name: lambda encoding: encoding * positions
-            for name in hook_names(self.model)
-            if name.endswith(".hook_pos_embed")
-        }
+        encodings = [name for name in hook_names(self.model) if name.endswith(".hook_pos_embed")]
+        scaled: dict[str, Hook] = dict.fromkeys(encodings, partial(torch.mul, positions))
         opened: dict[str, Hook] = {
-            module.hook_mask.name: lambda mask, block=block: mask | is_open[block]
+            module.hook_mask.name: partial(torch.logical_or, is_open[block])
             for (block, _), module in self.model.attention.items()
         }
         with hooks(scaled | opened):

@@ -3,6 +3,7 @@
 The upload is one commit: the Space has all files of the new version or all of the old one, whatever interrupts it.
 """
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,12 @@ FILES = ("app.py", "requirements.txt", "README.md", "LICENSE", "CHANGELOG.md", "
 ATTRIBUTES = "core/runs/space.gitattributes"  # becomes .gitattributes of the Space
 FOLDERS = ("core", "ui", "presets", "docs")
 MARKER = "core/models/attention.py"  # a Space that has files, but not this one, is another program's
+SITE_MARKER = "site.json"  # of a static Space, likewise
+SITE_FOLDERS = ("components", "graphs", "labs", "lessons", "ort", "site", "web")
+STATIC_README = """# Attention Lab
+
+This Space is a static site that `python -m core site` wrote: models are trained and inspected in the visitor's browser.
+"""
 MAX_COMMIT_BYTES = 1_000_000_000  # of one commit, by huggingface_hub's documentation of create_commit
 _BINARY_SAMPLE = 8_000  # bytes; git looks for a NUL in as many
 
@@ -65,6 +72,11 @@ HARDWARE = {
     ),
 }
 """By the value of ``--hardware``. Prices and plans are those of the Hub's documentation in August 2026."""
+
+STATIC_COSTS = (
+    "A static Space: free for its owner and its visitors, without a plan. It never sleeps, since nothing runs there: "
+    "models are trained in the visitor's browser."
+)
 
 
 class FrontMatter(BaseModel):
@@ -190,14 +202,58 @@ def deploy(files: list[SpaceFile], space: str, *, hardware: str | None = None, p
             )
         elif hardware is not None:
             api.request_space_hardware(space, HARDWARE[hardware].flavor)
-        info = api.space_info(space)
-        present = {each.rfilename for each in info.siblings or ()}
-        deleted = _outdated(present, files, space)
-        operations = [hub.CommitOperationAdd(file.name, file.path) for file in files]
-        operations += [hub.CommitOperationDelete(file) for file in deleted]
-        commit = api.create_commit(
-            space, operations, repo_type="space", commit_message="Deploy Attention Lab", parent_commit=info.sha
-        )
+        return _upload(hub, files, space, is_new=is_new, marker=MARKER, folders=(*FOLDERS, "checkpoints"))
+
+
+def site_files(folder: Path, readme: Path) -> list[SpaceFile]:
+    """Return the files of a static Space, by name: a site that ``python -m core site`` wrote, and its settings.
+
+    Args:
+        readme: where the file with the settings is written.
+    """
+    settings = _front_matter((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+    shown = {"title": settings.title, "emoji": settings.emoji, "short_description": settings.short_description}
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in shown.items()]
+    lines += [f"colorFrom: {settings.colorFrom}", f"colorTo: {settings.colorTo}", "sdk: static", "license: mit"]
+    readme.write_text("\n".join(["---", *lines, "---", "", STATIC_README]), encoding="utf-8")
+    files = [_described(path, path.relative_to(folder).as_posix()) for path in _files_in(folder)]
+    return sorted([*files, _described(readme, "README.md")], key=lambda file: file.name)
+
+
+def deploy_site(files: list[SpaceFile], space: str, *, private: bool = False) -> Deployment:
+    """Upload a site to a static Space, which is created if it does not exist.
+
+    Args:
+        files: see ``site_files``.
+        private: let only its owner see a new Space.
+
+    Raises:
+        HubError: the Hub cannot be reached, or it refuses the Space or its files; no file has changed.
+        InputError: the Space holds something else, or its name is not valid.
+    """
+    checked_name(space)
+    hub = hub_package()
+    with one_line_errors(space):
+        api = hub.HfApi()
+        is_new = not api.repo_exists(space, repo_type="space")
+        if is_new:
+            api.create_repo(space, repo_type="space", space_sdk="static", private=private, exist_ok=True)
+        return _upload(hub, files, space, is_new=is_new, marker=SITE_MARKER, folders=SITE_FOLDERS)
+
+
+def _upload(
+    hub: Any, files: list[SpaceFile], space: str, *, is_new: bool, marker: str, folders: tuple[str, ...]
+) -> Deployment:
+    """Replace the files of a Space in one commit."""
+    api = hub.HfApi()
+    info = api.space_info(space)
+    present = {each.rfilename for each in info.siblings or ()}
+    deleted = _outdated(present, files, space, marker, folders)
+    operations = [hub.CommitOperationAdd(file.name, file.path) for file in files]
+    operations += [hub.CommitOperationDelete(file) for file in deleted]
+    commit = api.create_commit(
+        space, operations, repo_type="space", commit_message="Deploy Attention Lab", parent_commit=info.sha
+    )
     return Deployment(str(commit.repo_url), is_new, deleted)
 
 
@@ -213,20 +269,26 @@ def _plans_explained(hub: Any, space: str) -> Iterator[None]:
         ) from error
 
 
-def _outdated(present: Iterable[str], files: list[SpaceFile], space: str) -> tuple[str, ...]:
+def _outdated(
+    present: Iterable[str], files: list[SpaceFile], space: str, marker: str, folders: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return which files of a Space belong to a former version of the program.
+
+    Args:
+        marker: a file that every version has.
+        folders: those that only the program fills.
 
     Raises:
         InputError: they belong to another program, which would be overwritten.
     """
     names = {file.name for file in files}
     foreign = set(present) - {"README.md", ".gitattributes"}
-    if foreign and MARKER not in foreign:
+    if foreign and marker not in foreign:
         raise InputError(
             f"space={space!r} holds another program ({', '.join(sorted(foreign)[:3])}): choose another name, or delete "
             "that Space"
         )
-    ours = tuple(f"{folder}/" for folder in (*FOLDERS, "checkpoints"))
+    ours = tuple(f"{folder}/" for folder in folders)
     return tuple(sorted(name for name in present if name.startswith(ours) and name not in names))
 
 

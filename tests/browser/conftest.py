@@ -4,14 +4,14 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from core.config import load_preset
 from core.runs import RunFolder, training
 from core.server import Runs
 from core.training.loop import Event
 from core.training.state import TrainingState
-from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS, new_context
+from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, new_context
 from tests.serving import address, runs
 from tests.support.run_helpers import wait_for
 from tests.support.trainings import train_run
@@ -34,16 +34,13 @@ def is_error(message: ConsoleMessage) -> bool:
 
 
 @pytest.fixture(scope="session")
-def tab() -> Iterator[tuple[Page, list[str]]]:
+def tab(chromium: Browser) -> tuple[Page, list[str]]:
     """A tab of a headless Chromium and its console errors; one for all tests, so that scripts stay compiled."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        page = new_context(browser).new_page()
-        errors: list[str] = []
-        page.on("pageerror", lambda error: None if str(error).startswith(LEFT) else errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if is_error(message) else None)
-        yield page, errors
-        browser.close()
+    page = new_context(chromium).new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: None if str(error).startswith(LEFT) else errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if is_error(message) else None)
+    return page, errors
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The graph of a forward pass computes what the model computes, at every size, with every head on or off."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -8,6 +10,7 @@ from core.graphs import forward_graph
 from core.graphs.graph import weights_of
 from core.interpret.interventions import Interventions
 from core.models import build_model, forward_with_attention
+from core.models.hooks import hook_names, hooks
 from core.models.seq2seq import BLOCKS
 from core.storage.errors import InputError
 from core.tasks import build_task
@@ -48,6 +51,21 @@ def test_logits_and_the_attention_of_every_head_are_those_of_the_model(tiny, cha
             assert found.keys() == {block for block, each in expected.items() if each is not None}
             for block, each in found.items():
                 assert_close(each, expected[block], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"model.family": "decoder-only", "model.num_layers": 1}], ids=str)
+def test_hook_points_are_outputs_on_request(tiny, changes):
+    preset = tiny.with_changes(changes)
+    model = build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0)).eval()
+    graph = forward_graph(model, hook_names(model))
+    src, tgt_in = torch.randint(3, 13, (2, 8)), torch.randint(3, 13, (2, 6))
+    reached = {}
+    with torch.no_grad(), hooks({name: partial(reached.__setitem__, name) for name in hook_names(model)}):
+        forward_with_attention(model, src, tgt_in)
+    found = graph.run(weights_of(model) | {"head_gains": torch.ones(len(model.heads)), "src": src, "tgt_in": tgt_in})
+    assert reached.keys() == found.keys() - {"logits", *BLOCKS}
+    for name, tensor in reached.items():
+        assert_close(found[name], tensor, atol=1e-5, rtol=0)
 
 
 def test_a_recurrent_model_is_refused(tiny_gru):

@@ -8,7 +8,16 @@ import pytest
 
 from core.__main__ import main
 from core.runs.hub import HubError
-from core.runs.hub_space import HARDWARE, REPOSITORY, SpaceFile, check_space, deploy, space_files
+from core.runs.hub_space import (
+    HARDWARE,
+    REPOSITORY,
+    SpaceFile,
+    check_space,
+    deploy,
+    deploy_site,
+    site_files,
+    space_files,
+)
 from core.storage.errors import InputError
 
 SPACE = "me/lab"
@@ -218,3 +227,26 @@ def test_a_name_that_the_hub_allows_for_no_space_is_refused(hub, program, name):
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"has no app\.py"):
         space_files(tmp_path)
+
+
+def test_a_site_is_uploaded_to_a_static_space_and_replaced(hub, tmp_path):
+    site = tmp_path / "site"
+    for name in ("index.html", "site.json", "labs/index.json.gz", "graphs/old.onnx.gz"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(name)
+    files = site_files(site, tmp_path / "README.md")
+    assert "sdk: static" in (tmp_path / "README.md").read_text()
+    done = deploy_site(files, SPACE)
+    assert done.is_new
+    assert hub.files[f"spaces/{SPACE}"] == contents(files) | {".gitattributes": b""}
+    (site / "graphs/old.onnx.gz").rename(site / "graphs/new.onnx.gz")
+    done = deploy_site(site_files(site, tmp_path / "README.md"), SPACE)
+    assert (done.is_new, done.deleted) == (False, ("graphs/old.onnx.gz",))
+
+
+def test_a_site_does_not_replace_the_program(hub, program, tmp_path):
+    deploy(space_files(program), SPACE)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("site")
+    with pytest.raises(InputError, match="holds another program"):
+        deploy_site(site_files(tmp_path / "site", tmp_path / "README.md"), SPACE)

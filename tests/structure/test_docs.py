@@ -128,6 +128,8 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
         or (command == "lesson" and len(arguments) > 1)
     ):
         return None
+    if "--html" in arguments:
+        return None
     if any(argument.endswith(".onnx") for argument in arguments) and not find_spec("onnx"):
         return None
     if "--preset" in arguments and arguments[arguments.index("--preset") + 1] in LONG_PRESETS:
@@ -163,9 +165,9 @@ def shrunk_sweep(file: Path, root: Path) -> Path:
 
 
 # `bench`, `lesson NAME`, `doctor --all-bugs` and `presets --times` take minutes, `resume` needs a stopped run, `push`,
-# `pull` and `deploy` a server, `translate` its standard input. Their arguments are parsed here; tests/cli,
+# `pull` and `deploy` a server, `site` and `export --html` npm, `translate` its standard input. Their arguments are parsed here; tests/cli,
 # tests/teaching and tests/runs run them.
-ONLY_PARSED = ("bench", "resume", "push", "pull", "translate")
+ONLY_PARSED = ("bench", "resume", "push", "pull", "translate", "site")
 # Reading their data takes half a minute; tests/tasks covers them. Commands on their runs are parsed.
 LONG_PRESETS = ("g2p-english", "psalms")
 NEVER_TRAINED = ("g2p", "psalms")
@@ -225,7 +227,7 @@ def check_python(words: list[str], root: Path) -> None:
             run_core(arguments, root)
         case ["-m", "venv", _]:
             pass
-        case ["-m", module]:
+        case ["-m", module, *_]:
             assert find_spec(module), words
         case ["app.py", *arguments]:
             import app

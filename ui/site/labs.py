@@ -24,6 +24,7 @@ from core.teaching.bugs import new_state
 from core.training.schedules import learning_rate_at
 from core.training.state import TrainingState
 from ui.components.attention_viewer import encoded
+from ui.components.head_importance import SEQUENCES
 from ui.site.graph_files import PURPOSE, decoding_graphs, lesson_graph, step_graph
 from ui.site.model_facts import model_facts
 
@@ -57,7 +58,7 @@ def preset_lab(preset: Preset, cache: Path) -> Lab:
     rows, widths = _training_rows(state)
     initial = weights_of(state.model)
     validation = _padded(fixed_pairs(state.task, preset.training.validation_sequences, split="validation"), widths)
-    test = _padded(fixed_pairs(state.task, TEST_SEQUENCES, split="test"), widths)
+    test = _padded(_held_out(state.task), widths)
     batch = rows[: preset.training.batch_size]
     graphs = decoding_graphs(preset, new_state(preset).model, cache)
     graphs["step"] = step_graph(preset, new_state(preset).model, batch, cache)
@@ -98,7 +99,7 @@ def run_lab(folder: RunFolder, cache: Path) -> Lab:
     """
     run = Run(folder)
     loaded = run.trained()
-    held_out = fixed_pairs(loaded.task, TEST_SEQUENCES, split="test")
+    held_out = _held_out(loaded.task)
     dtype = _dtype(loaded.task)
     files = {f"{name}.onnx": content for name, content in decoding_graphs(loaded.preset, loaded.model, cache).items()}
     if any(lesson.run == folder.name for lesson in attention_lessons()):
@@ -162,11 +163,22 @@ def _training_rows(state: TrainingState) -> tuple[Batch, tuple[int, int]]:
     )
     updates = min(config.steps, max(1, MAX_SEQUENCES // config.batch_size))
     drawn = [batches.at(step, state.generator) for step in range(1, updates + 1)]
-    held_out = fixed_pairs(state.task, TEST_SEQUENCES, split="test")
+    held_out = _held_out(state.task)
     source, target = (max(getattr(each, side).shape[1] for each in (*drawn, held_out)) for side in ("src", "tgt"))
     widths = (source, target)
     padded = [_padded(batch, widths) for batch in drawn]
     return Batch(torch.cat([each.src for each in padded]), torch.cat([each.tgt for each in padded])), widths
+
+
+def _held_out(task: Task) -> Batch:
+    """Return test pairs; the first are those on which the program measures the importance of heads."""
+    parts = [fixed_pairs(task, count, split="test") for count in (SEQUENCES, TEST_SEQUENCES)]
+    widths = (max(each.src.shape[1] for each in parts), max(each.tgt.shape[1] for each in parts))
+    first, more = (_padded(each, widths) for each in parts)
+    known = set(map(tuple, first.src.tolist()))
+    others = [row for row, ids in enumerate(more.src.tolist()) if tuple(ids) not in known]
+    joined = [torch.cat([getattr(first, side), getattr(more, side)[others]]) for side in ("src", "tgt")]
+    return Batch(*(ids[:TEST_SEQUENCES] for ids in joined))
 
 
 def _padded(batch: Batch, widths: tuple[int, int]) -> Batch:

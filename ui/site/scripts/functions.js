@@ -18,7 +18,7 @@ const ROWS = 128; // measured together
 const files = new Map(); // run → the address of its file
 
 /** Functions that the page calls, by name; those of the components have the names of the server's. */
-const functions = {
+export const functions = {
   async open({ embedded }) {
     if (embedded) useEmbedded(embedded);
     return openRuns();
@@ -90,7 +90,7 @@ const functions = {
     return { examples: facts.examples, heads: facts.model.heads, blocks: facts.blocks };
   },
   /** Exact match on held-out inputs without the named heads; progress is { done, exact }. */
-  async measure({ run: id, ablated = [], sequences }, report) {
+  async measure({ run: id, ablated = [], sequences }, report = () => {}) {
     const run = await runOf(id);
     const model = await modelOf(run);
     const pairs = await readPairs(await openLab(run.lab), "test");
@@ -111,7 +111,7 @@ const functions = {
   },
 };
 
-Object.assign(functions, lessonFunctions((argument) => functions.measure(argument, () => {})));
+Object.assign(functions, lessonFunctions(functions.measure));
 
 const stepOf = (run) => run.best_step ?? run.step;
 

@@ -103,10 +103,11 @@ async function train() {
   const preset = parts.picker.value.chosen;
   const seed = Number(byId("seed").value);
   if (!Number.isInteger(seed) || seed < 0 || seed > 999_999) return say("train-problem", "The seed must be a whole number from 0 to 999,999.", true);
-  say("train-problem", "");
+  say("train-problem", "Opening the model …");
   byId("train").disabled = true;
   const answer = await call("train", { preset, seed });
   byId("train").disabled = false;
+  say("train-problem", "");
   if (answer.error) return say("train-problem", answer.error, true);
   return openRun(answer.run);
 }
@@ -209,7 +210,11 @@ function connect() {
   });
   parts.bar.on("weights", () => decode());
   parts.bar.on("gone", () => openRun(index.runs[0]));
-  parts.picker.on("pick", prepare);
+  parts.picker.on("pick", () => {
+    const { value } = parts.picker;
+    parts.picker.set({ value: { ...value, picked: value.chosen } }); // no form has to follow the choice
+    prepare();
+  });
   parts.answer.on("inspect", ({ step }) => {
     openTab("attention");
     decode({ selection: { ...lastLayer(), row: step } });

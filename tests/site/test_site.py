@@ -1,0 +1,221 @@
+"""The static site as a person uses it: train, decode, look inside, keep and open runs; and what goes wrong."""
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Page, expect
+
+from core.interpret.trained import Trained
+from core.runs import DEFAULT_ROOT, Run, RunFolder
+from core.runs.export import export_weights
+from core.runs.importing import import_run
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.browser.test_accessibility import CHECK, NO_TRANSITIONS
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+TABS = ("Train", "Decode", "Look inside", "Learn", "About")
+MINUTE = 60_000
+READY = "body[data-ready]"
+ADD_STYLE = """(css) => {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(css);
+  document.adoptedStyleSheets = [sheet];
+}"""
+NO_STORAGE = """IDBObjectStore.prototype.put = () => { throw new DOMException("full", "QuotaExceededError"); };"""
+
+
+def choose(page: Page, preset: str) -> None:
+    page.locator(f"#preset-picker input[value={preset}]").check(force=True)
+
+
+def train(page: Page, preset: str = "tiny") -> None:
+    choose(page, preset)
+    page.locator("#train").click()
+    expect(page.locator("#run-bar .title")).to_have_text(re.compile(rf"{preset} \d+"), timeout=MINUTE)
+    expect(page.locator("#run-bar .status")).to_contain_text("finished", timeout=3 * MINUTE)
+
+
+def decode(page: Page, text: str) -> None:
+    page.locator("#text").fill(text)
+    page.locator("#ask button").click()
+
+
+def output(page: Page) -> list[str]:
+    return page.locator("#answer .output .tile").all_inner_texts()
+
+
+def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requests):
+    train(page, "digits-reversal-fast")
+    expect(page.locator("#run-bar .status")).to_have_text("finished, exact match 100 %")
+    expect(page.locator("#bench-view .answer .mark.good")).to_have_count(4)
+    assert int(page.locator("#bench-view .scrubber").get_attribute("max")) > 8  # the heads moved meanwhile
+    page.locator("#measure-test").click()
+    expect(page.locator("#test-result")).to_contain_text("with the weights after step", timeout=MINUTE)
+    right, of = re.findall(r"[\d,]+", page.locator("#test-result").inner_text())[:2]
+    assert of == "10,000"
+    assert int(right.replace(",", "")) >= 9_990
+    open_tab(page, "Decode")
+    decode(page, "7 0 0 3 5")
+    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
+    assert output(page) == ["5", "3", "0", "0", "7"]
+    open_tab(page, "Look inside")
+    expect(page.locator("#viewer .head-grid canvas")).to_have_count(8)
+    expect(page.locator("#viewer .story-say")).to_contain_text("this head takes")
+    page.locator("#heads .cell", has_text="all").last.click()
+    expect(page.locator("#attention-edited .row")).to_have_count(2)
+    page.get_by_role("button", name="Restore all heads").click()
+    expect(page.locator("#attention-edited .shown")).to_be_hidden()
+    page.get_by_text("training replay").click()
+    expect(page.locator("#viewer .replay")).to_be_visible()
+    assert {method for method, _ in requests.seen} == {"GET"}
+    assert {urlsplit(path).path.rpartition(".")[2] for _, path in requests.seen} <= {
+        "/",
+        "js",
+        "mjs",
+        "css",
+        "gz",
+        "svg",
+    }
+
+
+def test_a_stopped_training_survives_the_tab_and_goes_on(page):
+    choose(page, "deduplicate-digits")
+    page.locator("#train").click()
+    expect(page.locator("#run-bar .steps")).to_contain_text(re.compile(r"^[1-9]\d+ "), timeout=MINUTE)
+    page.locator("#run-bar .stop").click()
+    expect(page.locator("#run-bar .resume")).to_be_visible()
+    step = page.locator("#run-bar .steps").inner_text()
+    page.reload()
+    expect(page.locator(READY)).to_be_attached()
+    expect(page.locator("#run-bar .title")).to_have_text("deduplicate-digits 1")
+    expect(page.locator("#run-bar .steps")).to_have_text(step)
+    page.locator("#run-bar .resume").click()
+    expect(page.locator("#run-bar .steps")).not_to_have_text(step)
+    page.locator("#run-bar .stop").click()
+    expect(page.locator("#run-bar .resume")).to_be_visible()
+
+
+def test_a_run_goes_to_the_program_and_back(page, tmp_path: Path):
+    train(page)
+    page.locator("#run-bar .run").click()
+    with page.expect_download() as download:
+        page.locator("#run-bar .file").click()
+    file = tmp_path / "run.safetensors"
+    download.value.save_as(file)
+    folder = import_run(tmp_path / "runs", file, name="from-the-tab")
+    trained: Trained = Run(folder).trained()
+    page.keyboard.press("Escape")
+    open_tab(page, "Decode")
+    for text in ("1 2 3", "4 8 2 9", "0 0 7 1"):
+        decode(page, text)
+        expect(page.locator("#answer .expected .tile").first).to_have_text(text[-1])
+        assert output(page) == trained.decode(text).output
+    open_tab(page, "Train")
+    page.locator("#open-file").set_input_files(exported("translate-en-de-shipped", tmp_path))
+    expect(page.locator("#train-problem")).to_contain_text("its task or its model is none of this site's")
+    page.locator("#open-file").set_input_files(exported("digits-reversal-shipped", tmp_path))
+    expect(page.locator("#run-bar .title")).to_have_text("digits-reversal-shipped")
+    expect(page.locator("#run-bar .status")).to_have_text("finished, exact match 100 %")
+    page.locator("#run-bar .run").click()
+    expect(page.locator("#run-bar .item")).to_have_count(3)
+
+
+def exported(run: str, folder: Path) -> Path:
+    file = folder / f"{run}.safetensors"
+    export_weights(RunFolder(DEFAULT_ROOT, run), file)
+    return file
+
+
+def test_a_file_that_is_no_run_is_refused_in_words(page, tmp_path: Path):
+    train(page)
+    page.locator("#run-bar .run").click()
+    with page.expect_download() as download:
+        page.locator("#run-bar .file").click()
+    whole = Path(download.value.path()).read_bytes()
+    page.keyboard.press("Escape")
+    damaged = bytearray(whole)
+    damaged[-5] ^= 1
+    files = {"empty": b"", "text": b"hello, world", "half": whole[: len(whole) // 2], "damaged": bytes(damaged)}
+    for name, content in files.items():
+        path = tmp_path / f"{name}.safetensors"
+        path.write_bytes(content)
+        page.locator("#open-file").set_input_files(path)
+        expect(page.locator("#train-problem")).to_contain_text(f"“{name}.safetensors” cannot be opened: ")
+
+
+def test_what_a_browser_lacks_is_said(new_visitor, address, errors):
+    page = new_visitor()
+    page.add_init_script("delete window.WebAssembly;")
+    page.route("**/worker.js", lambda route: route.fulfill(content_type="text/javascript", body=WITHOUT_WASM))
+    page.goto(address)
+    expect(page.locator("#site-status")).to_contain_text("This browser has no WebAssembly")
+    expect(page.locator("#bench-view .answer")).to_have_count(4)  # the recorded run can still be looked at
+    errors.clear()
+
+
+WITHOUT_WASM = 'import { serve } from "./functions.js"; delete self.WebAssembly; serve(self);'
+
+
+def test_a_broken_download_is_said(new_visitor, address, errors):
+    page = new_visitor()
+    page.route("**/ort.wasm.gz", lambda route: route.fulfill(body=b"\x1f\x8bnot a gzip file"))
+    page.goto(address)
+    expect(page.locator("#site-status")).to_contain_text("The file “ort/ort.wasm” arrived damaged. Reload the page")
+    page.unroute("**/ort.wasm.gz")
+    page.route("**/ort.wasm.gz", lambda route: route.abort())
+    page.reload()
+    expect(page.locator("#site-status")).to_contain_text("could not be downloaded: no connection")
+    errors.clear()
+
+
+def test_a_full_storage_is_said_and_the_run_stays_in_the_tab(new_visitor, address):
+    page = new_visitor()
+    worker = f'import {{ serve }} from "./functions.js"; {NO_STORAGE} serve(self);'
+    page.route("**/worker.js", lambda route: route.fulfill(content_type="text/javascript", body=worker))
+    page.goto(address)
+    expect(page.locator(READY)).to_be_attached()
+    train(page)
+    expect(page.locator("#run-bar .message")).to_contain_text("its storage for this page is full")
+    open_tab(page, "Decode")
+    decode(page, "1 2 3")
+    expect(page.locator("#decode-message")).to_contain_text("tiny 1")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_every_tab_is_accessible_and_fits_a_phone(new_visitor, address, dark):
+    page = new_visitor(viewport=PHONE)
+    page.goto(address)
+    expect(page.locator(READY)).to_be_attached()
+    if dark:
+        page.get_by_role("button", name="Switch between light and dark").click()
+    page.evaluate(ADD_STYLE, NO_TRANSITIONS)
+    page.evaluate(AXE_SCRIPT)
+    for tab in TABS:
+        open_tab(page, tab)
+        expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+        assert page.evaluate(NOTHING_SIDEWAYS), tab
+        assert page.evaluate(CHECK) == [], tab
+
+
+def test_a_page_of_one_run_opens_from_a_disk(new_visitor, tmp_path: Path):
+    from ui.site.one_file import export_html
+
+    file = tmp_path / "run.html"
+    export_html(RunFolder(DEFAULT_ROOT, "digits-reversal-shipped"), file)
+    page = new_visitor(offline=True)
+    page.goto(file.as_uri())
+    expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    expect(page.locator("#bench-view .answer")).to_have_count(4)
+    open_tab(page, "Decode")
+    decode(page, "9 1 1")
+    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
+    open_tab(page, "Look inside")
+    page.locator("#heads .cell", has_text="all").last.click()
+    expect(page.locator("#attention-edited .row")).to_have_count(2)

@@ -1,0 +1,99 @@
+"""The site's scripts read typed text and know its answer as the program does."""
+
+import json
+import random
+
+import pytest
+import torch
+from playwright.sync_api import Browser
+
+from core.config import load_preset
+from core.models import build_model
+from core.storage.errors import InputError
+from core.tasks import build_task
+from tests.browser.chromium import CHROMIUM
+from ui.site.build import HERE
+from ui.site.model_facts import model_facts
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+TYPED = (
+    "4 8 2 9",
+    "4829",
+    " 4,8, 2 ",
+    "",
+    "   ",
+    "4 x 2",
+    "12 7",
+    "0007 + 12",
+    "7+",
+    "99+1",
+    "the cat",
+    "The fox, hot.",
+    "1 2 3 + 4 5",
+    "🙂",
+)
+PRESETS = (
+    *("digits-reversal-fast", "sort-digits", "deduplicate-digits", "copy-digits"),
+    *("numbers-reversal", "words-reversal-transformer", "addition"),
+)
+
+
+@pytest.fixture(scope="module")
+def solved(chromium: Browser):
+    """Returns a function that tokenizes and solves texts with the scripts, in a page that holds them."""
+    page = chromium.new_page()
+    files = {name: (HERE / "scripts" / f"{name}.js").read_text() for name in ("problem", "tasks")}
+    page.evaluate(
+        """(files) => {
+          const address = (source) => URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+          window.tasks = import(address(files.tasks.replace("./problem.js", address(files.problem))));
+        }""",
+        files,
+    )
+    return lambda facts, texts: page.evaluate(
+        """async ([facts, texts]) => {
+          const { tokenize, solve } = await window.tasks;
+          return texts.map((text) => {
+            try {
+              const symbols = tokenize(facts, text);
+              return { symbols, ...solve(facts, symbols) };
+            } catch (error) {
+              return { problem: error.message };
+            }
+          });
+        }""",
+        [facts, texts],
+    )
+
+
+def expected(task, model, text):
+    try:
+        symbols = task.tokenize(text)
+        model.check_input_length(len(symbols))
+        symbols = task.src_vocab.decode(task.src_vocab.encode(symbols))
+    except InputError:
+        return None
+    return {"symbols": symbols, "answer": task.answer(symbols), "sources": task.gold_alignment(symbols)}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_typed_text_is_read_and_answered_as_by_the_program(solved, preset):
+    config = load_preset(preset)
+    task = build_task(config.task)
+    model = build_model(config.model, task, torch.Generator().manual_seed(0))
+    facts = json.loads(json.dumps(model_facts(config, task, model)))
+    draw = random.Random(0)  # noqa: S311 - no secret
+    drawn = [" ".join(draw.choices(task.src_vocab.symbols, k=draw.randint(1, 12))) for _ in range(200)]
+    sums = [f"{draw.randint(0, 999)} + {draw.randint(0, 99)}" for _ in range(100)]
+    texts = [*TYPED, *drawn, *sums, *task.examples]
+    found = solved(facts, texts)
+    wanted = [expected(task, model, text) for text in texts]
+    assert sum(each is not None for each in wanted) > 100
+    for text, said, right in zip(texts, found, wanted, strict=True):
+        assert ("problem" in said) == (right is None), text
+        if right is not None:
+            assert (said["symbols"], said["answer"]) == (right["symbols"], right["answer"]), text
+            assert said["sources"] == [each for each in right["sources"] if preset != "addition"], text
