@@ -124,11 +124,9 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
     if (
         command in ONLY_PARSED
         or (command == "deploy" and "--dry-run" not in arguments)
-        or {"--all-bugs", "--times"} & {*arguments}
+        or {"--all-bugs", "--times", "--html"} & {*arguments}
         or (command == "lesson" and len(arguments) > 1)
     ):
-        return None
-    if "--html" in arguments:
         return None
     if any(argument.endswith(".onnx") for argument in arguments) and not find_spec("onnx"):
         return None
@@ -165,8 +163,8 @@ def shrunk_sweep(file: Path, root: Path) -> Path:
 
 
 # `bench`, `lesson NAME`, `doctor --all-bugs` and `presets --times` take minutes, `resume` needs a stopped run, `push`,
-# `pull` and `deploy` a server, `site` and `export --html` npm, `translate` its standard input. Their arguments are parsed here; tests/cli,
-# tests/teaching and tests/runs run them.
+# `pull` and `deploy` a server, `site` and `export --html` npm, `translate` its standard input. Their arguments are
+# parsed here; tests/cli, tests/teaching, tests/runs and tests/site run them.
 ONLY_PARSED = ("bench", "resume", "push", "pull", "translate", "site")
 # Reading their data takes half a minute; tests/tasks covers them. Commands on their runs are parsed.
 LONG_PRESETS = ("g2p-english", "psalms")

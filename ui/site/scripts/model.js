@@ -56,6 +56,11 @@ export class Model {
     Object.assign(this, { lab, weights, facts: lab.facts });
   }
 
+  /** Open the graphs that a decode needs. */
+  open() {
+    return Promise.all(["start", "token", "forward"].map((name) => this.lab.graph(name)));
+  }
+
   /**
    * Decode rows of source ids greedily. Returns for each row { tokens, logits }: ids up to EOS, and with `keepsLogits`
    * the logits of every step.

@@ -6,6 +6,7 @@ import { make, setText } from "../web/dom.js";
 import { openTab } from "../web/navigation.js";
 import { feed, onFeed } from "../web/run_feed.js";
 import { mountComponent } from "./components.js";
+import { drawPicture } from "./picture.js";
 import { call, server, startHere, startWorker } from "./remote.js";
 
 const MEGABYTE = 1e6;
@@ -182,6 +183,8 @@ const parts = {};
 async function mountAll() {
   const families = index.families.map((family) => ({ ...family, presets: family.presets.map((each) => ({ ...each, missing: "" })) }));
   const known = new Map(families.flatMap(({ presets }) => presets.map((each) => [each.name, each])));
+  const linked = readAddress().get("preset");
+  const chosen = known.has(linked) ? linked : index.first;
   const pickerServer = {
     times: async ({ presets }) => ({
       times: Object.fromEntries(presets.map((name) => [name, known.get(name).size])),
@@ -189,13 +192,14 @@ async function mountAll() {
     }),
   };
   const lessonServer = new Proxy(server, { get: (_, name) => server[name === "decode" ? "lesson_decode" : name] }); // the page has a decode, too
+  const viewerServer = new Proxy(server, { get: (_, name) => (name === "picture" ? async (request) => drawPicture(request) : server[name]) });
   const mounted = {
     bar: mountComponent("run_bar", "run-bar", { server, value: { current: null, loading: true }, offersTour: false }),
-    picker: mountComponent("preset_picker", "preset-picker", { server: pickerServer, value: { families, chosen: index.first, picked: "" } }),
+    picker: mountComponent("preset_picker", "preset-picker", { server: pickerServer, value: { families, chosen, picked: "" } }),
     bench: mountComponent("bench", "bench-view", { server }),
     answer: mountComponent("answer", "answer"),
     thumbnails: mountComponent("head_thumbnails", "mini-viewer"),
-    viewer: mountComponent("attention_viewer", "viewer", { server, value: null }),
+    viewer: mountComponent("attention_viewer", "viewer", { server: viewerServer, value: null }),
     lesson: mountComponent("lesson", "lesson", { server: lessonServer, value: index.lessons }),
     importance: mountComponent("head_importance", "heads", { interventions: { ablated: [], patterns: {} }, measuring: false }),
   };
@@ -213,6 +217,7 @@ function connect() {
   parts.picker.on("pick", () => {
     const { value } = parts.picker;
     parts.picker.set({ value: { ...value, picked: value.chosen } }); // no form has to follow the choice
+    patchAddress({ preset: value.chosen });
     prepare();
   });
   parts.answer.on("inspect", ({ step }) => {
