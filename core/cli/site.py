@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME",
         help="a finished run to decode with, the one that the site opens with first; repeatable "
-        "(default: digits-reversal-shipped)",
+        "(default: the two that ship)",
     )
     add_json(parser)
 

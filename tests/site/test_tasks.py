@@ -5,15 +5,18 @@ import random
 
 import pytest
 import torch
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from core.config import load_preset
 from core.models import build_model
+from core.runs import DEFAULT_ROOT, Run, RunFolder
 from core.storage.errors import InputError
 from core.tasks import build_task
+from core.text.pieces import sentence_of
 from tests.browser.chromium import CHROMIUM
 from ui.site.build import HERE
 from ui.site.model_facts import model_facts
+from ui.subword_texts import words_of
 
 pytestmark = [
     pytest.mark.browser,
@@ -42,18 +45,28 @@ PRESETS = (
 
 
 @pytest.fixture(scope="module")
-def solved(chromium: Browser):
-    """Returns a function that tokenizes and solves texts with the scripts, in a page that holds them."""
+def scripts(chromium: Browser):
+    """A page with the modules ``tasks`` and ``subwords``."""
     page = chromium.new_page()
-    files = {name: (HERE / "scripts" / f"{name}.js").read_text() for name in ("problem", "tasks")}
+    files = {name: (HERE / "scripts" / f"{name}.js").read_text() for name in ("problem", "subwords", "tasks")}
     page.evaluate(
         """(files) => {
           const address = (source) => URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-          window.tasks = import(address(files.tasks.replace("./problem.js", address(files.problem))));
+          const problem = address(files.problem);
+          const subwords = address(files.subwords.replace("./problem.js", problem));
+          window.subwords = import(subwords);
+          const tasks = files.tasks.replace("./problem.js", problem).replace("./subwords.js", subwords);
+          window.tasks = import(address(tasks));
         }""",
         files,
     )
-    return lambda facts, texts: page.evaluate(
+    return page
+
+
+@pytest.fixture(scope="module")
+def solved(scripts: Page):
+    """Returns a function that tokenizes and solves texts with the scripts."""
+    return lambda facts, texts: scripts.evaluate(
         """async ([facts, texts]) => {
           const { tokenize, solve } = await window.tasks;
           return texts.map((text) => {
@@ -97,3 +110,35 @@ def test_typed_text_is_read_and_answered_as_by_the_program(solved, preset):
         if right is not None:
             assert (said["symbols"], said["answer"]) == (right["symbols"], right["answer"]), text
             assert said["sources"] == [each for each in right["sources"] if preset != "addition"], text
+
+
+def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
+    trained = Run(RunFolder(DEFAULT_ROOT, "translate-en-de-shipped")).trained()
+    task = trained.task
+    facts = {
+        "source_tokens": task.src_vocab.tokens,
+        "first_symbol": task.src_vocab.first_symbol_id,
+        "subword_scores": task.subwords.source.scores,
+    }
+    sentences = [
+        *task.examples,
+        "Where is the station?",
+        "  two  spaces ",
+        "Größe 12,5 – naïve",
+        "サクラ 🙂",
+        "",
+        "a\tb",
+        "…",
+    ]
+    tokens = [task.subwords.source.tokenize(each) for each in sentences]
+    found = scripts.evaluate(
+        """async ([facts, sentences, tokens]) => {
+          const { splitText, sentenceOf, wordsOf } = await window.subwords;
+          const split = sentences.map((each) => splitText(facts, each));
+          return { split, texts: tokens.map(sentenceOf), words: tokens.map(wordsOf) };
+        }""",
+        [facts, sentences, tokens],
+    )
+    assert found["split"] == tokens
+    assert found["texts"] == [sentence_of(each) for each in tokens]
+    assert found["words"] == [words_of(each) for each in tokens]

@@ -32,7 +32,7 @@ PRESETS = (
     "words-reversal-transformer",
     "addition",
 )
-RUNS = ("digits-reversal-shipped",)
+RUNS = ("digits-reversal-shipped", "translate-en-de-shipped")
 MARK = "site.json"  # a folder with it is a site, which may be replaced
 Report = Callable[[str], None]
 
@@ -134,6 +134,7 @@ def _index(labs: dict[str, Lab], presets: Sequence[str], runs: Sequence[str]) ->
         ],
         "first": "digits-reversal-fast" if "digits-reversal-fast" in presets else next(iter(presets), ""),
         "runs": list(runs),
+        "translator": next((name for name in runs if labs[name].facts["task"]["family"] == "translation"), None),
         "labs": list(labs),
     }
 

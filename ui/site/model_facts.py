@@ -33,6 +33,7 @@ def model_facts(preset: Preset, task: Task, model: Seq2Seq) -> dict[str, Any]:
         "target_tokens": list(task.tgt_vocab.tokens),
         "first_symbol": task.src_vocab.first_symbol_id,
         "has_unk": task.src_vocab.has_unk,
+        "subword_scores": list(task.subwords.source.scores) if task.subwords else None,
         "examples": list(task.examples),
         "model": {
             "size": preset.model.summary + (f", d_model {width}" if width else ""),
@@ -83,6 +84,9 @@ def _reading(task: Task) -> dict[str, Any]:
         }
     if isinstance(task, SequenceTask):
         return {"reads": "symbols", "characters": isinstance(task, Digits), "transform": task.transform}
+    subwords = task.subwords
+    if subwords and subwords.source.algorithm == "bpe" and subwords.source.normalization == "identity":
+        return {"reads": "subwords"}
     return {"reads": "nothing"}
 
 

@@ -2,6 +2,7 @@
 
 import { EOS, UNK } from "./model.js";
 import { meanMass, packed, withoutEos } from "./snapshots.js";
+import { inWords, wordsOf } from "./subwords.js";
 import { solve, tokenize } from "./tasks.js";
 
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
@@ -35,16 +36,17 @@ export async function decodeText(model, text, ablated = []) {
     symbols, source, tokens, output, expected: answer, stopped, milliseconds, probabilities, maps, gold, scores, ablated,
     correct: answer && stopped && output.join("\n") === answer.join("\n"),
     produced: tokens.map((id) => facts.target_tokens[id]),
+    ...inWords(facts, symbols, tokens.map((id) => facts.target_tokens[id]), answer),
   };
 }
 
 /** The value of the component "answer". */
-export function answerValue(facts, { symbols, output, expected, correct, stopped, milliseconds, tokens, produced, probabilities }) {
+export function answerValue(facts, { texts = null, symbols, output, expected, correct, stopped, milliseconds, tokens, produced, probabilities }) {
   const best = (row) => row.map((probability, id) => ({ token: facts.target_tokens[id], probability }))
     .sort((a, b) => b.probability - a.probability).slice(0, CANDIDATES);
   const logProb = tokens.reduce((sum, id, step) => sum + Math.log(probabilities[step][id]), 0);
   return {
-    texts: null, input: symbols, output, expected, correct, stopped, note: "", milliseconds, log_prob: logProb, n_best: [],
+    texts, input: symbols, output, expected, correct, stopped, note: "", milliseconds, log_prob: logProb, n_best: [],
     steps: tokens.map((id, step) => ({
       token: produced[step], read: step ? produced[step - 1] : BOS_TOKEN, probability: probabilities[step][id], forced: false, candidates: best(probabilities[step]),
     })),
@@ -82,11 +84,12 @@ export function thumbnailsValue(facts, { symbols, produced, maps, scores, gold, 
 
 /** The value of the component "attention_viewer". */
 export function viewerValue(facts, run, step, decode, selection, asked) {
-  const { symbols, produced, expected, maps, scores, gold, ablated } = decode;
+  const { symbols, produced, expected, maps, scores, gold, ablated, texts, words } = decode;
   const suffix = ablated.length ? ", without " + ablated.join(", ") : "";
   const record = {
     run: run.title, name: run.id, model: run.title + " after " + step + " steps" + suffix,
     source: [BOS_TOKEN, ...symbols, EOS_TOKEN], tokens: produced, expected: expected && [...expected, EOS_TOKEN],
+    ...(texts && { texts, words: { ...words, source: wordsOf([BOS_TOKEN, ...symbols, EOS_TOKEN]) } }),
     blocks: facts.blocks.filter(({ block }) => maps[block]), maps: packed(maps, 2),
     scored_block: scores ? facts.source_block : null, attention_mass: scores?.masses ?? null, scored_on: "on this input",
     uniform_mass: scores?.uniform ?? null, gold_cells: gold, marks: {}, ablated, interventions: { ablate: ablated, patterns: [], ablate_with: "zero" },
@@ -97,7 +100,8 @@ export function viewerValue(facts, run, step, decode, selection, asked) {
 
 /** The value of the component "answer_comparison": a decode with and without the ablated heads. */
 export function comparisonValue(baseline, decode) {
-  const row = (label, { output, correct, stopped }) => ({ label, output, words: null, correct, stopped });
+  const row = (label, { output, correct, stopped, texts }) =>
+    ({ label, output, words: texts ? wordsOf(output).map(({ name }) => name) : null, correct, stopped });
   return {
     heading: "", note: "", button: "Restore all heads",
     rows: [row("all heads as trained", baseline), row("without " + decode.ablated.join(", "), decode)],

@@ -87,7 +87,7 @@ export const functions = {
   },
   async facts({ run }) {
     const { facts } = await openLab((await runOf(run)).lab);
-    return { examples: facts.examples, heads: facts.model.heads, blocks: facts.blocks };
+    return { examples: facts.examples, heads: facts.model.heads, blocks: facts.blocks, isMeasured: Boolean(facts.data.test) && !facts.subword_scores };
   },
   /** Exact match on held-out inputs without the named heads; progress is { done, exact }. */
   async measure({ run: id, ablated = [], sequences }, report = () => {}) {

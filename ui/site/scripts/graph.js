@@ -34,18 +34,28 @@ export function idTensor(rows, width = Math.max(...rows.map((row) => row.length)
   return new ort.Tensor("int64", data, [rows.length, width]);
 }
 
+let last = Promise.resolve();
+
+/** Do one thing at a time: the runtime's calls share a stack, and two that wait for each other's end would damage it. */
+function inTurn(work) {
+  const mine = last.then(work);
+  last = mine.catch(() => {});
+  return mine;
+}
+
 /** Open a graph: returns run(values, outputs), both by name. */
 export async function openGraph(file) {
   await startRuntime();
   let session;
   try {
     // Optimizations above "basic" approximate; the file has had the basic ones.
-    session = await ort.InferenceSession.create(await readBytes(file), { graphOptimizationLevel: "basic", executionProviders: ["wasm"] });
+    const content = await readBytes(file);
+    session = await inTurn(() => ort.InferenceSession.create(content, { graphOptimizationLevel: "basic", executionProviders: ["wasm"] }));
   } catch (error) {
     if (error instanceof Problem) throw error;
     throw new Problem("The model could not be opened in this browser: " + error.message);
   }
   const run = (values, outputs = session.outputNames) =>
-    session.run(Object.fromEntries(session.inputNames.map((name) => [name, values[name]])), outputs);
+    inTurn(() => session.run(Object.fromEntries(session.inputNames.map((name) => [name, values[name]])), outputs));
   return Object.assign(run, { inputs: session.inputNames, outputs: session.outputNames });
 }

@@ -1,8 +1,9 @@
 // What the page's components ask for, in the form in which the program's server answers; see ui/components.
 
-import { modelOf, runs } from "./runs.js";
+import { modelOf, runs, site } from "./runs.js";
 import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
+import { inWords, sentenceOf } from "./subwords.js";
 
 const POLL_MS = { training: 60, other: 2000 }; // between two questions of the page
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
@@ -34,7 +35,7 @@ export async function feedOf(run, request) {
   const known = request.known_snapshots ? request.since_snapshot : -1;
   return {
     ...await progressOf(run), ...metricsSince(run, request),
-    task: facts.task.summary, exact_match: run.exact_match, quality: run.quality ?? null, shipped: run.shipped, translator: null,
+    task: facts.task.summary, exact_match: run.exact_match, quality: run.quality ?? null, shipped: run.shipped, translator: run.shipped ? site.translator : null,
     stoppable: run.status === "training", resumable: !run.shipped && RESUMABLE.includes(run.status),
     poll_ms: run.status === "training" || run.status === "stopping" ? POLL_MS.training : POLL_MS.other,
     snapshots: {
@@ -57,6 +58,7 @@ export function snapshotValue(facts, snapshot, { block = "", input = 0 }) {
     step: snapshot.step,
     answers: facts.snapshots.inputs.map((given, at) => ({
       source: given.source, expected: given.expected.length ? [...given.expected, EOS_TOKEN] : null, tokens: snapshot.outputs[at].tokens,
+      ...(facts.subword_scores && { texts: inWords(facts, given.source, snapshot.outputs[at].tokens, given.expected).texts }),
     })),
     input: index,
     read: [BOS_TOKEN, ...tokens.slice(0, -1)],
@@ -85,15 +87,21 @@ export async function replayOf(run, request) {
     saved_steps: run.replay.map(({ step }) => step),
     inputs: facts.snapshots.inputs.map(({ source, expected, gold_cells }) => ({
       source: [BOS_TOKEN, ...source, EOS_TOKEN], expected: expected.length ? [...expected, EOS_TOKEN] : null, gold_cells,
+      ...(facts.subword_scores && { text: sentenceOf(source) }),
     })),
     blocks: facts.blocks,
     scored_block: last?.attention_mass ? facts.source_block : null,
     uniform_mass: last?.uniform_mass ?? null,
     scored_on: last ? "mean over " + last.num_scored + " fixed inputs" : "",
     snapshots: run.replay.filter(({ step }) => step > request.since).map(({ step, attention_mass, marks, outputs }) =>
-      ({ step, attention_mass, marks: marks ?? {}, outputs })),
+      ({ step, attention_mass, marks: marks ?? {}, outputs: outputs.map((output, at) => withWords(facts, output, at)) })),
     weights_steps: run.replay.map(({ step }) => step).filter((step) => run.kept.has(step)),
   };
+}
+
+function withWords(facts, output, at) {
+  const { source, expected } = facts.snapshots.inputs[at];
+  return { ...output, ...inWords(facts, [BOS_TOKEN, ...source, EOS_TOKEN], output.tokens, expected) };
 }
 
 /** The list of runs, the latest first. */

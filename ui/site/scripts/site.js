@@ -10,6 +10,7 @@ import { drawPicture } from "./picture.js";
 import { call, server, startHere, startWorker } from "./remote.js";
 
 const MEGABYTE = 1e6;
+const SLOW_MS = 300; // a decode that takes longer says so
 const TEST_SEQUENCES = 10_000;
 const IMPORTANCE_SEQUENCES = 500;
 const byId = (id) => document.getElementById(id);
@@ -61,6 +62,7 @@ async function openRun(id) {
   const answer = await call("facts", { run: id });
   if (run !== id || answer.error) return;
   facts = answer;
+  byId("measure-test").hidden = byId("measure-heads").hidden = byId("cancel-heads").hidden = !facts.isMeasured; // no exact answers to count
   byId("examples").replaceChildren(...facts.examples.map((text) =>
     make("button", { type: "button", onclick: () => { byId("text").value = text; decode({ asked: true }); } }, text)));
   if (!isReadable(byId("text").value)) byId("text").value = facts.examples[0];
@@ -74,7 +76,9 @@ const isReadable = (text) => text.trim() !== "" && text === readAddress().get("i
 async function decode({ selection = null, asked = false } = {}) {
   const mine = (round += 1);
   const text = byId("text").value;
+  const waiting = setTimeout(say, SLOW_MS, "decode-message", "Decoding …");
   const answer = await call("decode", { run, text, ablated, selection, asked });
+  clearTimeout(waiting);
   if (mine !== round) return;
   patchAddress({ run, input: text, ablate: ablated.join(",") });
   if (answer.error) {

@@ -2,15 +2,17 @@
 // that the site trains. A test compares them with the program's.
 
 import { Problem } from "./problem.js";
+import { splitText } from "./subwords.js";
 
 /** Split typed text into the tokens of a task; throws a Problem that says what is wrong with it. */
-export function tokenize({ task, examples, source_tokens, first_symbol, has_unk, model }, text) {
-  const typed = text.replaceAll(",", " ").trim();
-  if (!typed) throw new Problem("The input is empty; an example: " + examples[0]);
-  const tokens = readers[task.reads](task, typed, examples);
+export function tokenize(facts, text) {
+  const { task, examples, source_tokens, first_symbol, has_unk, model } = facts;
+  if (!text.replaceAll(",", " ").trim()) throw new Problem("The input is empty; an example: " + examples[0]);
+  const tokens = task.reads === "subwords" ? splitText(facts, text) : readers[task.reads](task, text.replaceAll(",", " ").trim(), examples);
   if (tokens.length + 2 > model.max_seq_len) {
     throw new Problem("The input has " + tokens.length + " tokens, " + (tokens.length + 2) + " with <BOS> and <EOS>; this model reads " + model.max_seq_len + ".");
   }
+  if (task.reads === "subwords") return tokens;
   const known = source_tokens.slice(first_symbol);
   return tokens.map((token, at) => {
     if (known.includes(token)) return token;
