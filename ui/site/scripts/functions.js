@@ -11,6 +11,7 @@ import { Problem } from "./problem.js";
 import { actionsOf, feedOf, listRuns, partsOf, replayOf, snapshotOf } from "./replies.js";
 import { readRunFile, writeRunFile } from "./run_file.js";
 import { addRun, deleteRun, modelOf, openRuns, resumeRun, runOf, save, startRun, stopRun } from "./runs.js";
+import { tokenize } from "./tasks.js";
 import { countExact, readPairs } from "./training.js";
 
 const MAX_TITLE = 60; // characters
@@ -88,6 +89,16 @@ export const functions = {
   async facts({ run }) {
     const { facts } = await openLab((await runOf(run)).lab);
     return { examples: facts.examples, heads: facts.model.heads, blocks: facts.blocks, isMeasured: Boolean(facts.data.test) && !facts.subword_scores };
+  },
+  /** Whether a run's task can read a text; subwords read any, also the digits of another task. */
+  async readable({ run, text }) {
+    const { facts } = await openLab((await runOf(run)).lab);
+    try {
+      tokenize(facts, text);
+    } catch {
+      return { is: false };
+    }
+    return { is: !facts.subword_scores || /\p{L}/u.test(text) };
   },
   /** Exact match on held-out inputs without the named heads; progress is { done, exact }. */
   async measure({ run: id, ablated = [], sequences }, report = () => {}) {

@@ -65,13 +65,12 @@ async function openRun(id) {
   byId("measure-test").hidden = byId("measure-heads").hidden = byId("cancel-heads").hidden = !facts.isMeasured; // no exact answers to count
   byId("examples").replaceChildren(...facts.examples.map((text) =>
     make("button", { type: "button", onclick: () => { byId("text").value = text; decode({ asked: true }); } }, text)));
-  if (!isReadable(byId("text").value)) byId("text").value = facts.examples[0];
+  const readable = await call("readable", { run: id, text: byId("text").value });
+  if (run !== id) return;
+  if (!readable.is) byId("text").value = facts.examples[0];
   parts.importance.set({ value: importanceValue([]), interventions: { ablated, patterns: {} } });
   decode();
 }
-
-/** Whether a text has only tokens that occur in the examples' alphabet; the decode itself says what is wrong. */
-const isReadable = (text) => text.trim() !== "" && text === readAddress().get("input");
 
 async function decode({ selection = null, asked = false } = {}) {
   const mine = (round += 1);
