@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from core.tasks import build_task
 from core.text.pieces import sentence_of
 from tests.browser.chromium import CHROMIUM
 from ui.site.build import HERE
+from ui.site.labs import preset_lab
 from ui.site.model_facts import model_facts
 from ui.subword_texts import words_of
 
@@ -142,3 +144,16 @@ def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
     assert found["split"] == tokens
     assert found["texts"] == [sentence_of(each) for each in tokens]
     assert found["words"] == [words_of(each) for each in tokens]
+
+
+@pytest.mark.parametrize(
+    ("preset", "message"),
+    [
+        ("digits-reversal-gru", "model.family='gru': the site shows transformer, decoder-only only"),
+        ("digits-reversal-linear", "model.attention='linear': the site shows full, window only"),
+        ("masked-digits", "model.family='encoder-only': the site shows"),
+    ],
+)
+def test_models_that_the_scripts_cannot_show_are_refused(tmp_path, preset, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        preset_lab(load_preset(preset), tmp_path)

@@ -30,6 +30,11 @@ from ui.site.model_facts import model_facts
 
 MAX_SEQUENCES = 64_000  # of a preset's training data
 TEST_SEQUENCES = 10_000
+_KNOWN = {
+    "family": ("transformer", "decoder-only"),
+    "attention": ("full", "window"),
+    "positions": ("sinusoidal", "learned", "rope"),
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ def preset_lab(preset: Preset, cache: Path) -> Lab:
     Raises:
         InputError: the site cannot train it.
     """
+    _check_model(preset)
     _check_task(preset)
     state = new_state(preset)
     rows, widths = _training_rows(state)
@@ -96,8 +102,10 @@ def run_lab(folder: RunFolder, cache: Path) -> Lab:
 
     Raises:
         RunError: there is no such run, or it has no weights.
+        InputError: its model is of another kind than the site shows.
     """
     run = Run(folder)
+    _check_model(run.preset)
     loaded = run.trained()
     held_out = _held_out_if_shipped(loaded.task)
     dtype = _dtype(loaded.task)
@@ -144,6 +152,14 @@ def _record_of(run: Run) -> dict[str, Any]:
             for each in run.replay.snapshots()
         ],
     }
+
+
+def _check_model(preset: Preset) -> None:
+    """Raise InputError for a model whose arithmetic of a cell the site's scripts do not know."""
+    for field, known in _KNOWN.items():
+        value = getattr(preset.model, field, None)
+        if value not in known:
+            raise InputError(f"model.{field}={value!r}: the site shows {', '.join(filter(None, known))} only")
 
 
 def _check_task(preset: Preset) -> None:
