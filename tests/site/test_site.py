@@ -14,6 +14,7 @@ from core.runs.export import export_weights
 from core.runs.importing import import_run
 from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.browser.test_accessibility import CHECK, NO_TRANSITIONS
+from tests.support.trainings import train_run
 
 pytestmark = [
     pytest.mark.browser,
@@ -102,7 +103,20 @@ def test_a_stopped_training_survives_the_tab_and_goes_on(page):
     expect(page.locator("#run-bar .resume")).to_be_visible()
 
 
-def test_a_run_goes_to_the_program_and_back(page, tmp_path: Path):
+def test_a_sentence_is_translated_and_its_maps_are_by_word(page):
+    page.locator("#bench-view .translate-link").click()
+    expect(page.locator("#run-bar .title")).to_have_text("translate-en-de-shipped", timeout=MINUTE)
+    expect(page.locator("#viewer .readout")).to_be_visible(timeout=MINUTE)
+    expect(page.locator("#viewer .units input[value=words]")).to_be_checked()
+    sentence = "The document is saved in the selected folder."
+    decode(page, sentence)
+    expect(page.locator("#viewer .heading")).to_contain_text(f"{sentence} → ")
+    open_tab(page, "Decode")
+    trained = Run(RunFolder(DEFAULT_ROOT, "translate-en-de-shipped")).trained()
+    expect(page.locator("#answer .output")).to_have_text(trained.decode(sentence).text)
+
+
+def test_a_run_goes_to_the_program_and_back(page, tiny, tmp_path: Path):
     train(page)
     page.locator("#run-bar .run").click()
     with page.expect_download() as download:
@@ -118,18 +132,20 @@ def test_a_run_goes_to_the_program_and_back(page, tmp_path: Path):
         expect(page.locator("#answer .expected .tile").first).to_have_text(text[-1])
         assert output(page) == trained.decode(text).output
     open_tab(page, "Train")
-    page.locator("#open-file").set_input_files(exported("translate-en-de-shipped", tmp_path))
+    other = RunFolder.create(tmp_path / "runs", tiny, name="of-another-size")
+    train_run(other)
+    page.locator("#open-file").set_input_files(exported(other, tmp_path))
     expect(page.locator("#train-problem")).to_contain_text("its task or its model is none of this site's")
-    page.locator("#open-file").set_input_files(exported("digits-reversal-shipped", tmp_path))
+    page.locator("#open-file").set_input_files(exported(RunFolder(DEFAULT_ROOT, "digits-reversal-shipped"), tmp_path))
     expect(page.locator("#run-bar .title")).to_have_text("digits-reversal-shipped")
     expect(page.locator("#run-bar .status")).to_have_text("finished, exact match 100 %")
     page.locator("#run-bar .run").click()
-    expect(page.locator("#run-bar .item")).to_have_count(3)
+    expect(page.locator("#run-bar .item")).to_have_count(4)
 
 
-def exported(run: str, folder: Path) -> Path:
-    file = folder / f"{run}.safetensors"
-    export_weights(RunFolder(DEFAULT_ROOT, run), file)
+def exported(run: RunFolder, folder: Path) -> Path:
+    file = folder / f"{run.name}.safetensors"
+    export_weights(run, file)
     return file
 
 

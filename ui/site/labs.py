@@ -157,9 +157,9 @@ def _record_of(run: Run) -> dict[str, Any]:
 def _check_model(preset: Preset) -> None:
     """Raise InputError for a model whose arithmetic of a cell the site's scripts do not know."""
     for field, known in _KNOWN.items():
-        value = getattr(preset.model, field, None)
+        value = getattr(preset.model, field, known[0])  # some families have no choice
         if value not in known:
-            raise InputError(f"model.{field}={value!r}: the site shows {', '.join(filter(None, known))} only")
+            raise InputError(f"model.{field}={value!r}: the site shows {', '.join(known)} only")
 
 
 def _check_task(preset: Preset) -> None:

@@ -66,7 +66,7 @@ export async function readRunFile(bytes, name) {
   const text = new TextDecoder("latin1").decode(copy.subarray(8, 8 + length));
   copy.set(encoder.encode(ZEROS), 8 + text.indexOf(about.sha256));
   if ((await sha256(copy)) !== about.sha256) refuse("it is damaged: its checksum does not match.");
-  const facts = JSON.parse(about.facts);
+  const facts = factsOf(about.facts, refuse);
   const lab = await labOf(tensors, facts, refuse);
   const numbers = new Float32Array(lab.facts.model.parameters);
   const data = copy.slice(8 + length);
@@ -78,7 +78,20 @@ export async function readRunFile(bytes, name) {
   }
   if (!numbers.every(Number.isFinite)) refuse("it has weights that are not finite.");
   const title = typeof facts.title === "string" && facts.title ? facts.title : name.replace(/\.safetensors$/, "");
-  return { lab: lab.name, title: title.slice(0, 60), step: facts.step, exact_match: facts.exact_match, best: numbers, seed: 0 };
+  return { lab: lab.name, title: title.slice(0, 60), step: facts.step, exact_match: facts.exact_match ?? null, best: numbers, seed: 0 };
+}
+
+/** What a file says about its run, checked: anyone can write a file with a matching checksum. */
+function factsOf(text, refuse) {
+  let facts;
+  try {
+    facts = JSON.parse(text);
+  } catch {
+    refuse("what it says about its run cannot be read.");
+  }
+  const isShare = facts?.exact_match == null || (facts.exact_match >= 0 && facts.exact_match <= 1);
+  if (!Number.isInteger(facts?.step) || facts.step < 0 || !isShare || typeof facts.preset !== "string") refuse("what it says about its run is not valid.");
+  return facts;
 }
 
 /** The lab of the site with the architecture and the task of a file. */
