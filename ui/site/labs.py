@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from core.config import Preset
 from core.graphs.graph import weights_of
 from core.interpret.health import head_marks
+from core.interpret.snapshots import SnapshotTaker
 from core.runs import Run, RunFolder
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import require_package
@@ -26,7 +27,7 @@ from core.training.state import TrainingState
 from ui.components.attention_viewer import encoded
 from ui.components.head_importance import SEQUENCES
 from ui.site.graph_files import PURPOSE, decoding_graphs, lesson_graph, step_graph
-from ui.site.model_facts import model_facts
+from ui.site.model_facts import model_facts, snapshot_groups
 
 MAX_SEQUENCES = 64_000  # of a preset's training data
 TEST_SEQUENCES = 10_000
@@ -77,7 +78,8 @@ def preset_lab(preset: Preset, cache: Path) -> Lab:
         "test.bin": _ids(test, dtype),
     }
     training = preset.training
-    facts = model_facts(preset, state.task, state.model) | {
+    taker = SnapshotTaker(state.task, state.model)
+    facts = model_facts(preset, state.task, state.model, taker.inputs) | {
         "training": {
             "steps": training.steps,
             "batch_size": training.batch_size,
@@ -86,6 +88,7 @@ def preset_lab(preset: Preset, cache: Path) -> Lab:
             "keeps_batches": training.group_by_length,
             "state": _state_of(graphs["step"], list(initial)),
         },
+        "groups": snapshot_groups(state.task, taker),
         "data": {
             "bytes": np.dtype(dtype).itemsize,
             "widths": list(widths),
@@ -113,7 +116,9 @@ def run_lab(folder: RunFolder, cache: Path) -> Lab:
     if any(lesson.run == folder.name for lesson in attention_lessons()):
         files["removals.onnx"] = lesson_graph(loaded.preset, loaded.model, cache)
     files |= {"weights.bin": _bytes_of(weights_of(loaded.model)), "test.bin": _ids(held_out, dtype)}
-    facts = model_facts(loaded.preset, loaded.task, loaded.model) | {
+    snapshots = run.replay.snapshots()
+    inputs = snapshots[-1].inputs if snapshots else ()
+    facts = model_facts(loaded.preset, loaded.task, loaded.model, inputs) | {
         "data": {
             "bytes": np.dtype(dtype).itemsize,
             "widths": [held_out.src.shape[1], held_out.tgt.shape[1]],

@@ -1,5 +1,6 @@
 """What the site's scripts need to know of a model and its task, as JSON."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ import torch
 from core.config import Preset, preset_to_yaml
 from core.interpret.alignment import gold_cells
 from core.interpret.parts import model_parts
-from core.interpret.snapshots import SnapshotTaker
+from core.interpret.snapshots import SnapshotInput, SnapshotTaker
 from core.models import Seq2Seq
 from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint
@@ -19,9 +20,12 @@ from core.tasks.sequences import Digits, SequenceTask
 from ui.attention_blocks import described, source_block
 
 
-def model_facts(preset: Preset, task: Task, model: Seq2Seq) -> dict[str, Any]:
-    """Return what decoding, the bench and the viewer need to know of a model and its task."""
-    taker = SnapshotTaker(task, model)
+def model_facts(preset: Preset, task: Task, model: Seq2Seq, inputs: Sequence[SnapshotInput] = ()) -> dict[str, Any]:
+    """Return what decoding, the bench and the viewer need to know of a model and its task.
+
+    Args:
+        inputs: those of the attention snapshots that are recorded, or will be.
+    """
     blocks = [block for block in BLOCKS if any(head.block == block for head in model.heads)]
     width = getattr(preset.model, "d_model", None)
     return {
@@ -48,25 +52,28 @@ def model_facts(preset: Preset, task: Task, model: Seq2Seq) -> dict[str, Any]:
         },
         "blocks": described(blocks),
         "source_block": source_block(blocks),
-        "snapshots": {
-            "inputs": [
-                {
-                    "source": [*each.symbols],
-                    "expected": [*each.expected],
-                    "gold_cells": [list(cell) for cell in each.gold_cells],
-                }
-                for each in taker.inputs
-            ],
-            "groups": [
-                {
-                    "src": group.src.tolist(),
-                    "steps": group.steps,
-                    "shown": [list(each) for each in group.shown],
-                    "gold": [_gold_cells(task, row) for row in group.src.tolist()],
-                }
-                for group in taker.groups
-            ],
-        },
+        "snapshots": {"inputs": [_input(each) for each in inputs]},
+    }
+
+
+def snapshot_groups(task: Task, taker: SnapshotTaker) -> list[dict[str, Any]]:
+    """Return what a training on the site decodes for each snapshot; see ``SnapshotGroup``."""
+    return [
+        {
+            "src": group.src.tolist(),
+            "steps": group.steps,
+            "shown": [list(each) for each in group.shown],
+            "gold": [_gold_cells(task, row) for row in group.src.tolist()],
+        }
+        for group in taker.groups
+    ]
+
+
+def _input(given: SnapshotInput) -> dict[str, Any]:
+    return {
+        "source": list(given.symbols),
+        "expected": list(given.expected),
+        "gold_cells": [list(cell) for cell in given.gold_cells],
     }
 
 

@@ -9,7 +9,7 @@ export async function takeSnapshot(model, step) {
   const { facts } = model;
   const outputs = [];
   const groups = [];
-  for (const group of facts.snapshots.groups) {
+  for (const group of facts.groups) {
     const answers = (await model.greedy(group.src, group.steps)).map(({ tokens }) => tokens);
     const maps = await model.maps(group.src, answers);
     for (const [row, index] of group.shown) {
