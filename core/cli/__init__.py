@@ -20,7 +20,7 @@ COMMANDS = {
     "lesson": "train the correct and the broken run of a lesson; without a name, list the lessons",
     "describe": "show the model of a preset: parameters, shapes and memory",
     "data": "inspect a file of your own pairs and write a preset that learns them",
-    "corpus": "make translation pairs from the LibreOffice Help in two languages",
+    "corpus": "make translation pairs from the LibreOffice Help, or from everyday sentences of Tatoeba",
     "export": "export a run as one file, a zip, a folder, an ONNX model or a page",
     "import": "import a run that was exported, after checking the whole file",
     "import-model": "import a model of another program: a Hugging Face folder, or a state dict of nn.Transformer",
@@ -69,7 +69,7 @@ EXAMPLES = {
     "lesson": ("", "no-causal-mask --out results"),
     "describe": ("--preset digits-reversal --shapes",),
     "data": ("pairs.tsv --out my-pairs.yaml", "sources.txt --targets targets.txt --tokens subword"),
-    "corpus": ("de --out help-de.tsv",),
+    "corpus": ("help de --out help-de.tsv", "tatoeba deu-eng.zip --out everyday-de.tsv"),
     "export": (
         "--run digits-reversal-shipped --out model.safetensors",
         "--run digits-reversal-shipped --out model.zip",

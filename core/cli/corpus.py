@@ -1,36 +1,53 @@
-"""``corpus``: make translation pairs from two languages of the LibreOffice Help that are installed on this machine."""
+"""``corpus``: make translation pairs from the LibreOffice Help, or from a list of Tatoeba's sentences."""
 
 import argparse
 import json
 import lzma
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from core.cli.arguments import add_json
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.tasks.ingest.libreoffice_help import HELP_FOLDER, read_help, split_by_page
+from core.tasks.ingest.tatoeba import ATTRIBUTION, read_tatoeba, split_near_duplicates
+from core.tasks.pairs import SPLITS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("target", metavar="LANGUAGE", help="target language, such as de, fr or pt-BR")
-    parser.add_argument("--source", default="en-US", metavar="LANGUAGE", help="source language (default: en-US)")
-    parser.add_argument(
+    """Add the command's arguments: a subcommand for each kind of text."""
+    kinds = parser.add_subparsers(
+        dest="text",
+        required=True,
+        metavar="TEXT",
+        title="texts",
+        help="what the pairs are made from",
+        parser_class=argparse.ArgumentParser,
+    )
+    manual = kinds.add_parser("help", help="the LibreOffice Help in two languages, as installed on this machine")
+    manual.add_argument("target", metavar="LANGUAGE", help="target language, such as de, fr or pt-BR")
+    manual.add_argument("--source", default="en-US", metavar="LANGUAGE", help="source language (default: en-US)")
+    manual.add_argument(
         "--help-folder",
         type=Path,
         default=HELP_FOLDER,
         metavar="FOLDER",
         help=f"the installed Help, with a folder for each language (default: {HELP_FOLDER})",
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="FILE.tsv",
-        help="file of the pairs: source, target and, for held-out pairs, test or validation; .tsv.xz compresses it",
+    everyday = kinds.add_parser("tatoeba", help="a list of everyday sentences from https://www.manythings.org/anki")
+    everyday.add_argument(
+        "file", type=Path, metavar="FILE", help="a zip of the site, such as deu-eng.zip, or the text file in it"
     )
-    add_json(parser)
+    for each in (manual, everyday):
+        each.add_argument(
+            "--out",
+            type=Path,
+            required=True,
+            metavar="FILE.tsv",
+            help="file of the pairs: source, target and, for held-out pairs, test or validation; .tsv.xz compresses it",
+        )
+        add_json(each)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,9 +58,9 @@ def run(options: argparse.Namespace) -> int:
     if out.exists():
         raise InputError(f"--out={str(out)[:200]} exists already")
     lines, counts = [], Counter[str]()
-    for pair, split in split_by_page(read_help(options.help_folder, (options.source, options.target))):
-        lines.append("\t".join(filter(None, [pair.source, pair.target, split])) + "\n")
-        counts[split or "training"] += 1
+    for source, target, split in _split_pairs(options):
+        lines.append("\t".join(filter(None, [source, target, split])) + "\n")
+        counts[split or "train"] += 1
     content = "".join(lines).encode()
     try:
         write_atomically(
@@ -51,8 +68,20 @@ def run(options: argparse.Namespace) -> int:
         )
     except OSError as error:
         raise InputError(f"--out={str(out)[:200]} cannot be written: {error.strerror or error}") from error
-    splits = {name: counts[name] for name in ("training", "validation", "test")}
+    splits = {{"train": "training"}.get(name, name): counts[name] for name in SPLITS}
     print(f"written: {out}, " + ", ".join(f"{count:,} {name} pairs" for name, count in splits.items()))
+    if options.text == "tatoeba":
+        print(f"name the source wherever you publish the pairs or a model of them: {ATTRIBUTION}")
     if options.json:
         print(json.dumps({"out": str(out), "pairs": splits}))
     return 0
+
+
+def _split_pairs(options: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+    """Yield source, target and split of each pair; the split is "" for training."""
+    if options.text == "tatoeba":
+        for (source, target), split in split_near_duplicates(read_tatoeba(options.file)):
+            yield source, target, split
+    else:
+        for pair, split in split_by_page(read_help(options.help_folder, (options.source, options.target))):
+            yield pair.source, pair.target, split

@@ -154,7 +154,7 @@ def test_pages_are_in_one_split_and_their_sources_in_no_other():
 
 def test_the_command_writes_pairs_and_refuses_what_is_there(help_folder: Path, tmp_path: Path, capsys):
     out = tmp_path / "pairs.tsv"
-    arguments = ["corpus", "de", "--help-folder", str(help_folder), "--out", str(out)]
+    arguments = ["corpus", "help", "de", "--help-folder", str(help_folder), "--out", str(out)]
     assert main(arguments) == 0
     assert "training pairs" in capsys.readouterr().out
     assert [line.split("\t")[:2] for line in out.read_text().splitlines()] == [
@@ -163,5 +163,5 @@ def test_the_command_writes_pairs_and_refuses_what_is_there(help_folder: Path, t
     ]
     assert main(arguments) == 2
     assert "exists already" in capsys.readouterr().err
-    assert main(["corpus", "fr", "--help-folder", str(help_folder), "--out", str(tmp_path / "fr.tsv")]) == 2
+    assert main(["corpus", "help", "fr", "--help-folder", str(help_folder), "--out", str(tmp_path / "fr.tsv")]) == 2
     assert "language='fr' has no pages" in capsys.readouterr().err
