@@ -55,12 +55,12 @@ def test_no_source_and_no_near_duplicate_of_it_is_in_two_splits():
             (f"This is {n}x.", f"Das ist {n}x!"),  # shares a target with the third
         )
     ]
-    split = list(split_near_duplicates(chains))
-    assert [pair for pair, _ in split] == chains
-    assert all(len({name for _, name in split[first : first + 4]}) == 1 for first in range(0, len(split), 4))
-    counts = {name: sum(each == name for _, each in split) for name in ("test", "validation")}
+    split = dict(split_near_duplicates(chains))
+    assert list(split) == sorted(chains, key=lambda pair: not split[pair])
+    assert all(len({split[pair] for pair in chains[first : first + 4]}) == 1 for first in range(0, len(chains), 4))
+    counts = {name: sum(each == name for each in split.values()) for name in ("test", "validation")}
     assert all(280 < count < 520 for count in counts.values())  # one group in 30 each
-    assert dict(split_near_duplicates(reversed(chains))) == dict(split)
+    assert dict(split_near_duplicates(reversed(chains))) == split
 
 
 def test_a_group_that_grew_too_large_is_for_training():

@@ -61,6 +61,8 @@ def split_near_duplicates(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, str]]:
     Sources are near-duplicates if their letters and digits are equal, or those of one of their targets: "I'm Tom." and
     "I am Tom!" both mean "Ich bin Tom.". So are the near-duplicates of near-duplicates. A group of them is in one
     split, which a hash of the group's first source chooses.
+
+    Held-out pairs come first, as in the pairs file of a run, so that both files have one SHA-256.
     """
     kept = list(pairs)
     groups = _Groups()
@@ -70,8 +72,9 @@ def split_near_duplicates(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, str]]:
     for source, _ in kept:
         sources[groups.root(("source", _letters(source)))].add(_letters(source))
     splits = {root: "" if len(group) > MAX_GROUP else _split_of(min(group)) for root, group in sources.items()}
-    for source, target in kept:
-        yield (source, target), splits[groups.root(("source", _letters(source)))]
+    split = [splits[groups.root(("source", _letters(source)))] for source, _ in kept]
+    for is_held_out in (True, False):
+        yield from ((pair, name) for pair, name in zip(kept, split, strict=True) if bool(name) == is_held_out)
 
 
 def _read_text(path: Path, name: str) -> Iterator[Pair]:
