@@ -23,8 +23,8 @@ from tests.serving import SHIPPED
 PUBLIC = {
     "EndEvent": "(step, reason, message)",
     "EvaluationEvent": "(step, evaluation, is_best, train_loss)",
-    "Run": "(folder, cache)",
-    "Runs": "(root)",
+    "Run": "(folder, cache, pairs)",
+    "Runs": "(root, pairs)",
     "StepEvent": "(step, loss, learning_rate, gradient_norm, tokens_per_second)",
     "Trained": "(run, kind, step, preset, task, model, facts, interventions)",
     "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step)",
@@ -42,6 +42,7 @@ METHODS = {
     "evaluate": "(self, sequences, split)",
     "patch": "(self, text, changed, step, foil)",
     "score_heads": "(self, sequences, split)",
+    "with_pairs": "(self, pairs)",
 }
 CHANGES = {"training.steps": 4, "training.warmup_steps": 1, "training.evaluate_every": 2}
 

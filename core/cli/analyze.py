@@ -18,7 +18,7 @@ import pandas as pd
 from tqdm import tqdm
 
 from core.cli.analyze_prediction import add_why, check_options, explain
-from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
+from core.cli.arguments import add_json, add_pairs, add_run, add_sequences, check_sequences
 from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells
 from core.interpret.head_table import measure_heads
 from core.interpret.health import MARKS, Figure
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run(parser)
     add_sequences(parser, default=1_000)
+    add_pairs(parser)
     parser.add_argument(
         "--health",
         action="store_true",
@@ -62,13 +63,14 @@ def run(options: argparse.Namespace) -> int:
     check_sequences(options.sequences)
     check_options(options)
     root = options.checkpoints or DEFAULT_ROOT
+    runs = Runs(root, pairs=options.pairs)
     if options.why is not None:
-        return _why(Runs(root), options)
+        return _why(runs, options)
     if options.health:
-        return _health(Runs(root), options)
+        return _health(runs, options)
     if options.csv:
         raise InputError(f"--csv={options.csv} needs --health")
-    loaded = Runs(root)[options.run].trained()
+    loaded = runs[options.run].trained()
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     cells = _ablated(loaded, pairs, RunFolder(root, options.run))
     table = measure_heads(loaded.model, loaded.task, pairs).merge(_without(cells), on=["block", "layer", "head"])

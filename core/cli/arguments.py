@@ -49,11 +49,25 @@ def add_ensemble(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def loaded_run(options: argparse.Namespace) -> "Trained":
-    """Load the run of ``--run`` or, with ``--ensemble``, all runs as one model; RunError if refused."""
+def add_pairs(parser: argparse.ArgumentParser) -> None:
+    """Add ``--pairs FILE``, for commands that measure on held-out pairs."""
+    parser.add_argument(
+        "--pairs",
+        type=Path,
+        metavar="FILE",
+        help="the pairs of a run that is published without them; their SHA-256 must be the one in its preset",
+    )
+
+
+def loaded_run(options: argparse.Namespace, pairs: Path | None = None) -> "Trained":
+    """Load the run of ``--run`` or, with ``--ensemble``, all runs as one model; RunError if refused.
+
+    Args:
+        pairs: of ``--pairs``.
+    """
     from core.runs import DEFAULT_ROOT, Runs
 
-    runs = Runs(options.checkpoints or DEFAULT_ROOT)
+    runs = Runs(options.checkpoints or DEFAULT_ROOT, pairs=pairs)
     return runs.ensemble([options.run, *options.ensemble]) if options.ensemble else runs[options.run].trained()
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_json, add_sequences, check_sequences
+from core.cli.arguments import add_json, add_pairs, add_sequences, check_sequences
 from core.config.tasks import format_range
 from core.evaluation.group_tests import Test
 from core.reports.comparison import Comparison, ComparisonProgress, as_data, compare
@@ -63,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     groups.add_argument("--format", choices=tuple(FORMATS), help="format to print (default: text)")
     add_sequences(parser, default=10_000)
+    add_pairs(parser)
     parser.add_argument(
         "--lengths",
         nargs="?",
@@ -85,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     check_sequences(options.per_length, option="--per-length")
     per_length = 0 if options.lengths is None else options.per_length
     names = named_runs(options.runs, [folder.name for folder in list_runs(root)])
-    runs = Runs(root)
+    runs = Runs(root, pairs=options.pairs)
     compared = [runs[name] for name in names]
     comparison = _with_bar(compare(compared, sequences=options.sequences, per_length=per_length, lengths=lengths))
     result = as_data(comparison)
@@ -133,7 +134,7 @@ def _run_groups(options: argparse.Namespace, root: Path) -> int:
         if left_out:
             print(f"left out: {left_out:,} trials or groups, pruned or with fewer than two runs done", file=sys.stderr)
     events = compare_run_groups(
-        Runs(root),
+        Runs(root, pairs=options.pairs),
         groups,
         measure=options.measure or measure,
         test=options.test or "welch",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from core.cli.arguments import (
     add_ensemble,
     add_json,
+    add_pairs,
     add_sequences,
     add_strategy,
     check_sequences,
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_ensemble(parser)
     add_sequences(parser, default=10_000)
+    add_pairs(parser)
     add_strategy(parser)
     add_json(parser)
 
@@ -41,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     """Print exact match, token accuracy, loss, BLEU, chrF and error rates, and how well the best head attends."""
     check_sequences(options.sequences)
     strategy = strategy_from(options)
-    loaded = loaded_run(options)
+    loaded = loaded_run(options, options.pairs)
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     started = time.perf_counter()
     evaluation = evaluate(loaded.model, pairs, strategy=strategy, task=loaded.task)

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
+from core.cli.arguments import add_json, add_pairs, add_run, add_sequences, check_sequences
 from core.reports.report import REPORT_FILES, write_report
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.run import Runs
@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run(parser)
     add_sequences(parser, default=10_000)
+    add_pairs(parser)
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="folder of the report (default: report/ in the run's folder)"
     )
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     folder: Path = options.out or RunFolder(root, options.run).report
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out={folder} is a file; it must be a folder")
-    report = write_report(Runs(root)[options.run], sequences=options.sequences)
+    report = write_report(Runs(root, pairs=options.pairs)[options.run], sequences=options.sequences)
     report.save(folder)
     print(report.summary)
     print(f"written: {folder / 'report.html'}, report.md and {len(report.figures)} figures")

@@ -63,6 +63,11 @@ class TaskSection(Section):
         """SHA-256 of the user's own pairs; "" for tasks that generate or ship their data."""
         return ""
 
+    @property
+    def data_origin(self) -> str:
+        """Where own pairs come from, if a run may decode without them; "" if it may not."""
+        return ""
+
 
 class OneLengthConfig(TaskSection):
     """Base class of the sections with one field that limits sources and answers alike."""
@@ -385,6 +390,17 @@ class OwnPairsConfig(SubwordsConfig):
         str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the pairs, which are stored with the run"), FIXED
     ]
     num_sources: Annotated[int, Field(ge=10, description="distinct sources in the data"), FIXED]
+    origin: Annotated[
+        str,
+        Field(
+            max_length=200,
+            description="where the pairs come from, and their license; with it, subwords decode without the pairs",
+        ),
+        FIXED,
+    ] = ""
+    examples: Annotated[
+        str, Field(max_length=500, description="inputs to suggest, one a line; empty: the first test sources"), FIXED
+    ] = ""
     source_tokens: Annotated[
         Literal["character", "word", "symbol", "subword"],
         Field(description="tokens of a source: characters, words and punctuation, symbols (split at spaces), subwords"),
@@ -448,6 +464,10 @@ class OwnPairsConfig(SubwordsConfig):
     @property
     def own_data(self) -> str:
         return self.data
+
+    @property
+    def data_origin(self) -> str:
+        return self.origin if self.has_subwords else ""
 
     @property
     def num_distinct(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from core.config import Preset
@@ -13,6 +14,7 @@ from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import Task, fixed_pairs
 from core.tasks.data import Split
+from core.text.validation import quote
 
 if TYPE_CHECKING:  # decoding needs none of them
     import pandas as pd
@@ -57,6 +59,19 @@ class Trained:
     def heads(self) -> tuple[str, ...]:
         """The names of all attention heads: block, layer and head, from 1, as ``cross.2.1``."""
         return tuple(str(head) for head in self.model.heads)
+
+    def with_pairs(self, pairs: Path) -> "Trained":
+        """Return this model with the pairs of a file to measure it on, if it is published without them.
+
+        Raises:
+            InputError: the model was not trained on pairs of a file.
+            ConfigError: the file is missing or holds other pairs.
+        """
+        from core.tasks.own_pairs import OwnPairs
+
+        if not isinstance(self.task, OwnPairs):
+            raise InputError(f"pairs={quote(pairs.name)}: run={self.run!r} was not trained on pairs of a file")
+        return replace(self, task=self.task.with_pairs(pairs))
 
     def decode(self, text: str, *, strategy: Strategy = GREEDY, prefix: str = "") -> Inspection:
         """Decode an input, and record the probabilities of every step and the weights of every head.

@@ -82,7 +82,7 @@ def package_files(folder: RunFolder) -> dict[str, bytes]:
     files[PRESET] = (folder.path / "preset.yaml").read_bytes()
     files[VOCABULARY] = vocabulary_json(loaded.task).encode()
     files[CARD] = model_card(loaded, folder.read_info(), title=folder.read_title()).encode()
-    if loaded.preset.task.own_data:
+    if loaded.preset.task.own_data and loaded.task.has_pairs:
         files[PAIRS] = folder.pairs.read_bytes()
     return files
 

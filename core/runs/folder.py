@@ -58,6 +58,7 @@ from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than,
 from core.storage.errors import CheckpointError, LabError
 
 PAIRS = "pairs.tsv"
+BEST = "best.safetensors"
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
 _STALE_SECONDS = 3600.0  # creating a run never takes this long
 _LEFT_BEHIND = re.compile(r"\.[a-z0-9-]+\.([0-9a-f]{8}\.)?(new|deleted)")
@@ -101,7 +102,8 @@ class RunFolder:
         Args:
             name: the run's name, or proposals, of which the first free one is taken. None names the run after its
                 preset and the next number in this folder, such as ``digits-reversal-3``.
-            pairs: the file of user-provided pairs, if the task learns any; it is copied to ``pairs.tsv``.
+            pairs: the file of user-provided pairs, if the task learns any; it is copied to ``pairs.tsv``. It may be
+                missing if ``contents`` has the weights of a model that decodes without it.
             contents: further files by name; they replace the default ``preset.yaml`` and ``run.json``.
 
         Raises:
@@ -114,7 +116,8 @@ class RunFolder:
         draft = root / f".{preset.name}.{secrets.token_hex(4)}.new"
         info = RunInfo(status=status).model_dump_json(indent=1)
         files = {"preset.yaml": preset_to_yaml(preset).encode(), "run.json": info.encode()}
-        if preset.task.own_data:
+        is_without_pairs = preset.task.data_origin and BEST in contents and not (pairs and pairs.is_file())
+        if preset.task.own_data and not is_without_pairs:
             files[PAIRS] = verified_pairs(preset.task, pairs).read_bytes()
         if preset.task.has_subwords and SUBWORDS not in contents:
             files[SUBWORDS] = _learned_subwords(preset, pairs)
@@ -147,7 +150,7 @@ class RunFolder:
     @property
     def best(self) -> Path:
         """Path of the best weights, which may not exist yet."""
-        return self.path / "best.safetensors"
+        return self.path / BEST
 
     @property
     def last(self) -> Path:

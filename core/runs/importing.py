@@ -23,7 +23,7 @@ from core.config import ConfigError, Preset, preset_to_yaml, read_preset
 from core.config.tasks import SUBWORDS
 from core.models import count_parameters, outline_model
 from core.runs.export import WEIGHTS
-from core.runs.folder import PAIRS, RunFolder
+from core.runs.folder import BEST, PAIRS, RunFolder
 from core.runs.info import Provenance, RunInfo, RunQuality
 from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
 from core.storage.errors import InputError
@@ -141,7 +141,7 @@ def import_weights(
     checked = facts.model_copy(update={"preset": preset_to_yaml(preset), "subwords": subwords}).model_dump(mode="json")
     trusted = {name: value for name, value in checked.items() if value not in (None, []) or name in _NULLABLE}
     contents: dict[str, bytes | bytearray] = {
-        "best.safetensors": serialize(tensors, trusted),
+        BEST: serialize(tensors, trusted),
         "run.json": info.model_dump_json(indent=1).encode(),
     }
     if subwords:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from core.config import MAX_NAME_LENGTH, Preset, parse_preset, preset_to_yaml
 from core.config.tasks import SUBWORDS
-from core.runs.folder import PAIRS, RunFolder
+from core.runs.folder import BEST, PAIRS, RunFolder
 from core.runs.hugging_face import ImportedModel, read_folder
 from core.runs.info import RunInfo
 from core.runs.model_files import ModelImportError, read_state_dict
@@ -121,7 +121,7 @@ def _create(
         parameters=sum(tensor.numel() for tensor in model.weights.values()),
     )
     contents: dict[str, bytes | bytearray] = {
-        "best.safetensors": serialize(model.weights, facts),
+        BEST: serialize(model.weights, facts),
         "run.json": info.model_dump_json(indent=1).encode(),
         SUBWORDS: subwords.encode(),
     }

@@ -20,12 +20,15 @@ from core.tasks import build_task
 _log = logging.getLogger(__name__)
 
 
-def load_run(path: Path) -> Trained:
+def load_run(path: Path, *, pairs: Path | None = None) -> Trained:
     """Load the best weights of the run in a folder, such as ``checkpoints/digits-reversal-shipped``.
 
     If the weight file is damaged, the previous one is used. If ``preset.yaml`` was deleted, it is restored from the
     weights' metadata. In both cases loading writes to the folder, if possible: the restored file, and a note in the
     run's message. A plugin that has changed since the training is used, with a warning in the log.
+
+    Args:
+        pairs: of a run that is published without its own; see ``Trained.with_pairs``.
 
     Raises:
         RunError: there is no such run, it has no weights yet, or they or the preset cannot be read.
@@ -50,7 +53,7 @@ def load_run(path: Path) -> Trained:
         raise RunError(f"run={folder.name!r}: {error}") from error
     if note:
         folder.add_note(note)
-    return loaded
+    return loaded if pairs is None else loaded.with_pairs(pairs)
 
 
 def build_run(

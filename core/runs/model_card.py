@@ -4,6 +4,7 @@ import json
 from datetime import UTC
 
 from core.config import preset_to_yaml
+from core.config.tasks import TaskConfig
 from core.interpret.trained import Trained
 from core.runs.info import RunInfo, TrainingSession
 from core.tasks import Task
@@ -85,12 +86,18 @@ def model_card(loaded: Trained, info: RunInfo, *, title: str) -> str:
         src_tokens=len(task.src_vocab),
         tgt_tokens=len(task.tgt_vocab),
         max_seq_len=preset.model.max_seq_len,
-        data=f"the user's own pairs, SHA-256 `{own}`" if own else "generated or read by the program, from the preset",
-        more_files="- `pairs.tsv`: the pairs it was trained and tested on.\n" if own else "",
+        data=_data(preset.task) if own else "generated or read by the program, from the preset",
+        more_files="- `pairs.tsv`: the pairs it was trained and tested on.\n" if own and task.has_pairs else "",
         example=task.examples[0].replace('"', "'").replace("`", "'"),
         training=_training(info),
         preset=preset_to_yaml(preset),
     )
+
+
+def _data(config: TaskConfig) -> str:
+    """Return where pairs come from, in words."""
+    origin = config.data_origin or "the user's own pairs"
+    return f"{origin}, SHA-256 `{config.own_data}`"
 
 
 def _training(info: RunInfo) -> str:

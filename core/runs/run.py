@@ -105,10 +105,11 @@ class Run:
     Attributes:
         name: of the run, unique in its folder of runs.
         folder: its files, and what writes them.
+        pairs: the file of the pairs of a run that is published without them; None leaves it without.
     """
 
-    def __init__(self, folder: RunFolder, cache: RunCache | None = None) -> None:
-        self.folder, self.cache = folder, cache or RunCache()
+    def __init__(self, folder: RunFolder, cache: RunCache | None = None, pairs: Path | None = None) -> None:
+        self.folder, self.cache, self.pairs = folder, cache or RunCache(), pairs
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
@@ -188,7 +189,7 @@ class Run:
             return self.cache.earlier_model(self, step)
         if not self.has_weights:
             raise RunError(f"run={self.name!r} has no weights yet; it is {self._status_without_weights()}")
-        return self.cache.models.get(self.folder.best, lambda: load_run(self.folder.path))
+        return self.cache.models.get(self.folder.best, lambda: load_run(self.folder.path, pairs=self.pairs))
 
     def training(self, *, steps: int | None = None, device: str = "cpu") -> "AbstractContextManager[Training]":
         """Train the run: ``with run.training() as events: for event in events: …``; see ``core.runs.training``.
@@ -224,10 +225,11 @@ class Runs:
 
     Args:
         root: the folder, such as ``checkpoints``.
+        pairs: of runs that are published without theirs; see ``Trained.with_pairs``.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.root, self.cache = root, RunCache()
+    def __init__(self, root: Path, *, pairs: Path | None = None) -> None:
+        self.root, self.pairs, self.cache = root, pairs, RunCache()
 
     def __getitem__(self, name: str) -> Run:
         """Return a run; ``name`` may be untrusted input.
@@ -238,7 +240,7 @@ class Runs:
         folder = RunFolder(self.root, name)
         if not folder.exists():
             raise RunError(f"run={name!r}: there is no such run")
-        return Run(folder, self.cache)
+        return Run(folder, self.cache, self.pairs)
 
     def __iter__(self) -> Iterator[str]:
         return (folder.name for folder in list_runs(self.root))
@@ -268,7 +270,8 @@ class Runs:
         from core.models.ensemble import Ensemble  # a single run needs neither
         from core.runs.load import load_run
 
-        first, *others = members = [load_run(self[name].folder.path) for name in names]  # each a model of its own
+        # Each is a model of its own.
+        first, *others = members = [load_run(self[name].folder.path, pairs=self.pairs) for name in names]
         for other in others:
             if other.preset.task != first.preset.task:
                 raise RunError(f"run={other.run!r} has another task than run={first.run!r}; an ensemble has one task")

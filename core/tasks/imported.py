@@ -36,7 +36,7 @@ class Imported(PairTask):
     def __init__(self, config: ImportedConfig, pairs: Path | None) -> None:
         if pairs is None or not pairs.with_name(SUBWORDS).is_file():
             raise SubwordError(f"task.family='imported' needs {SUBWORDS}, which only the folder of an imported run has")
-        self._config, self.pairs_file = config, pairs
+        self._config, self.pairs_file, self.has_pairs = config, pairs, bool(config.data)
         stat = pairs.with_name(SUBWORDS).stat()
         self.subwords: SubwordTokenizers = _tokenizers(pairs.with_name(SUBWORDS), (stat.st_size, stat.st_mtime_ns))
         src_vocab, tgt_vocab = vocabularies_of(self.subwords)
@@ -79,13 +79,9 @@ class Imported(PairTask):
         """Return all pairs, one of each source, whichever the split; see ``Task.all_pairs``."""
         return TableRows(self.table, self.table.rows("test"))
 
-    def references(self, symbols: Sequence[str]) -> list[list[str]]:
-        """Return all answers that the user's pairs have for a source; [] without pairs."""
-        return super().references(symbols) if self._config.data else []
-
     def note(self, symbols: Sequence[str]) -> str:
-        """Report a source that is not among the pairs, if there are any."""
-        return super().note(symbols) if self._config.data else ""
+        """Report a source that is not among the pairs, if there are any; the training's lengths are not known."""
+        return super().note(symbols) if self.has_pairs else ""
 
     def produced_alignment(self, symbols: Sequence[str], produced: Sequence[str]) -> list[list[int]]:
         """Align the words that source and output share; numbers of tokens, which mean nothing, are not aligned."""

@@ -11,14 +11,16 @@ import torch
 
 from core.config import ConfigError, verified_pairs
 from core.config.tasks import SUBWORDS, OwnPairsConfig
+from core.storage.errors import UnavailableError
 from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, as_tensor, source_key, split_by_source
-from core.tasks.subword_pairs import encode_pairs, tokenizers_of, vocabularies_of
+from core.tasks.subword_pairs import encode_pairs, read_tokenizers, tokenizers_of, vocabularies_of
 from core.text.case import in_case
 from core.text.subwords import SubwordTokenizers
 from core.text.tokenizers import PlainTokenizer, Tokenizer, detokenize, plain_kind, tokenize
 from core.text.vocab import UNK_ID, Vocab
 
 _EXAMPLES = 4
+_EXAMPLE = "This is a test."  # without pairs, if the preset suggests nothing
 # The third column of the file; training pairs have none.
 _MARKS: dict[str, int] = {name: index for index, name in enumerate(SPLITS)}
 _TEXT_KINDS = {"word", "subword"}  # tokens of text, which has BLEU; characters and symbols may be phones, say
@@ -31,9 +33,13 @@ class OwnPairs(PairTask):
     that occur at least ``min_count`` times in the training split, and the rest become UNK; with "refuse" they are all
     tokens of the file, and input with others is refused.
 
+    A run with subwords whose preset names the ``origin`` of its pairs decodes without them. What needs pairs then
+    raises ``UnavailableError``, until ``with_pairs`` names the file.
+
     Args:
         config: the preset's ``task`` section, which names the file by its SHA-256.
-        pairs: the file; the tokenizers of a run, if it has subwords, are beside it.
+        pairs: the file.
+        saved: the tokenizers of a run, if it has subwords; None: those beside ``pairs``.
 
     Raises:
         ConfigError: the file is missing or holds other pairs, or a split is empty.
@@ -43,25 +49,45 @@ class OwnPairs(PairTask):
     length_unit = "tokens in the source"
     rate_names = ("wrong answers", "wrong tokens")
 
-    def __init__(self, config: OwnPairsConfig, pairs: Path | None) -> None:
-        saved = None if pairs is None else pairs.with_name(SUBWORDS)
+    def __init__(self, config: OwnPairsConfig, pairs: Path | None, saved: Path | None = None) -> None:
+        if saved is None and pairs is not None:
+            saved = pairs.with_name(SUBWORDS)
         contents = _read(pairs, _file_version(pairs), config, saved, _file_version(saved))
         super().__init__(
             src_vocab=contents.src_vocab,
             tgt_vocab=contents.tgt_vocab,
             tokenizers=contents.tokenizers,
             lengths=contents.lengths,
-            examples=contents.examples,
+            examples=tuple(config.examples.splitlines()) or contents.examples,
         )
         if {config.source_tokens, config.answer_tokens} <= _TEXT_KINDS:
             self.bleu_tokenizer = "13a"
         self.pairs_file, self.subwords = pairs, contents.subwords
-        self._table, self._case = contents.table, config.source_case
+        self.has_pairs, self._table = contents.table is not None, contents.table
+        self._config, self._saved, self._case = config, saved, config.source_case
 
     @property
     def table(self) -> PairTable:
-        """The pairs, in the order of the file."""
+        """The pairs, in the order of the file.
+
+        Raises:
+            UnavailableError: the run is there without its pairs.
+        """
+        if self._table is None:
+            raise UnavailableError(
+                "this model is published without its pairs, which measuring it needs. They are from "
+                f"{self._config.origin}. evaluate, report, compare and analyze take their file: --pairs FILE, whose "
+                f"SHA-256 must be task.data={self._config.data}"
+            )
         return self._table
+
+    def with_pairs(self, pairs: Path) -> "OwnPairs":
+        """Return the task with the pairs of a file, and the same tokenizers.
+
+        Raises:
+            ConfigError: the file is missing or holds other pairs.
+        """
+        return OwnPairs(self._config, verified_pairs(self._config, pairs), self._saved)
 
     def tokenize(self, text: str) -> list[str]:
         """Split typed text into tokens, in the case of the data's sources if they have one; see ``Task.tokenize``."""
@@ -70,11 +96,14 @@ class OwnPairs(PairTask):
 
 @dataclass(frozen=True)
 class _Contents:
-    """What a task keeps of a file; ``lengths`` are those of the shortest and the longest source."""
+    """What a task keeps of a file; ``lengths`` are those of the shortest and the longest source.
+
+    Without the pairs, ``table`` is None.
+    """
 
     src_vocab: Vocab
     tgt_vocab: Vocab
-    table: PairTable
+    table: PairTable | None
     lengths: tuple[int, int]
     examples: tuple[str, ...]
     tokenizers: tuple[Tokenizer, Tokenizer]
@@ -106,6 +135,8 @@ def _read(
     saved_version: tuple[int, int] | None,
 ) -> _Contents:
     """Verify and read a file, and encode its pairs. Another version of a file is read again."""
+    if version is None and config.data_origin and saved is not None and saved_version:
+        return _without_pairs(saved, config)
     path = verified_pairs(config, pairs)
     if config.has_subwords:
         return _read_subwords(path, config, saved if saved_version else None)
@@ -151,6 +182,13 @@ def _read_subwords(path: Path, config: OwnPairsConfig, saved: Path | None) -> _C
     table = encode_pairs(pairs, split, subwords, config)
     _check_splits(table.split, config)
     return _contents(vocabularies_of(subwords), table, subwords.sides, subwords)
+
+
+def _without_pairs(saved: Path, config: OwnPairsConfig) -> _Contents:
+    """Read the tokenizers of a run that is there without its pairs."""
+    subwords = read_tokenizers(saved, config)
+    lengths = 1, config.longest_source
+    return _Contents(*vocabularies_of(subwords), None, lengths, (_EXAMPLE,), subwords.sides, subwords)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str, int]]:

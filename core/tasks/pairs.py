@@ -205,7 +205,9 @@ class PairTask(Task):
         return self.tokenizers[0].detokenize([_UNKNOWN if token == UNK else token for token in symbols])
 
     def references(self, symbols: Sequence[str]) -> list[list[str]]:
-        """Return all answers to a source of the table; [] for other sources."""
+        """Return all answers to a source of the table; [] for other sources, and without pairs."""
+        if not self.has_pairs:
+            return []
         rows = self.table.same_source(source_key(self.tokenizers[0].detokenize(symbols)))
         return [self.tgt_vocab.decode(self.table.tgt.row(row)) for row in rows]
 
@@ -224,8 +226,9 @@ class PairTask(Task):
         return shared_words(symbols, produced)
 
     def note(self, symbols: Sequence[str]) -> str:
-        """Report a source without a reference answer, or of another length than the training sources."""
-        no_reference = "" if self.references(symbols) else "not among the pairs, so there is no reference answer"
+        """Report a source without a reference answer, if there are pairs, or of another length than the training's."""
+        is_unknown = self.has_pairs and not self.references(symbols)
+        no_reference = "not among the pairs, so there is no reference answer" if is_unknown else ""
         return "; ".join(filter(None, [no_reference, super().note(symbols)]))
 
 

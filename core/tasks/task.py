@@ -123,6 +123,7 @@ class Task(ABC):
         scored_tokens: what the tokens are called that token accuracy counts (``Batch.is_scored``).
         pairs_file: the file that own pairs were read from, or would be in a run's folder, to build the task again; None
             for tasks that need no file.
+        has_pairs: whether there is data to measure a model on; False for one that is published without its pairs.
         subwords: the learned tokenizers of both sides; None for tasks of other tokens.
     """
 
@@ -138,6 +139,7 @@ class Task(ABC):
     rate_names: tuple[str, str] | None = None
     scored_tokens: str = "tokens"
     pairs_file: Path | None = None
+    has_pairs: bool = True
     subwords: "SubwordTokenizers | None" = None
 
     @property

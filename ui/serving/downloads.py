@@ -49,6 +49,6 @@ def _write(runs: VisitorRuns, name: str, file: Path) -> None:
     if file.suffix != ".zip":
         export_weights(run.folder, file)
         return
-    if run.preset.task.own_data and not runs.is_mine(name):
+    if run.folder.pairs.is_file() and not runs.is_mine(name):
         raise RunError(f"run={name!r} contains uploaded pairs, which only its owner may download")
     export_package(run.folder, file)

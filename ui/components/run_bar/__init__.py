@@ -205,7 +205,7 @@ def actions(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
     info = run.info
     mine = runs.is_mine(run.name) and not info.shipped
     has_file = run.has_weights and info.status not in ACTIVE
-    has_own_data = bool(run.preset.task.own_data)
+    has_own_data = run.folder.pairs.is_file()
     return {
         "run": run.name,
         "title": run.title,
