@@ -479,7 +479,8 @@ class OwnPairsConfig(SubwordsConfig):
 
     @property
     def summary(self) -> str:
-        return f"learn {self.num_sources:,} sources of own data, {self.source_tokens}s to {self.answer_tokens}s"
+        data = f"from {self.data_origin}" if self.data_origin else "of own data"
+        return f"learn {self.num_sources:,} sources {data}, {self.source_tokens}s to {self.answer_tokens}s"
 
 
 class ImportedConfig(TaskSection):

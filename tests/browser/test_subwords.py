@@ -123,15 +123,13 @@ def test_the_first_look_offers_a_translation_and_shows_where_each_word_came_from
     expect(link).to_be_visible()
     visitor.get_by_role("dialog").get_by_role("button", name="Translate a sentence").click()
     expect(visitor.locator("#viewer .title")).to_contain_text("by word")
-    expect(visitor.locator("#attention-of")).to_contain_text(
-        "Öffnet einen Dialog, in dem Sie eine Farbe auswählen können."
-    )
+    expect(visitor.locator("#attention-of")).to_contain_text("Wir können heute nicht anfangen.")
     visitor.wait_for_function(  # once the styles have come, its first rows are in view
         "() => document.querySelector('#viewer canvas.map').getBoundingClientRect().top + 60 < innerHeight"
     )
-    visitor.locator("#input textarea").fill("Click OK to save the document.")
+    visitor.locator("#input textarea").fill("I've lost my glasses.")
     visitor.get_by_role("button", name="Decode", exact=True).click()
-    expect(visitor.locator("#attention-of")).to_contain_text("Klicken Sie auf OK, um das Dokument zu speichern.")
+    expect(visitor.locator("#attention-of")).to_contain_text("Ich habe meine Brille verloren.")
     visitor.goto(lab_with_translator)
     link.click()
     expect(visitor.locator("#viewer .title")).to_contain_text("by word")

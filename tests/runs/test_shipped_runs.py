@@ -6,10 +6,12 @@ import pytest
 
 from core.interpret.inspection import inspect
 from core.runs import DEFAULT_ROOT, list_runs, load_run
+from core.tasks.ingest.tatoeba import ATTRIBUTION
 
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = {"digits-reversal-shipped", "translate-en-de-shipped"}
-MOST_BYTES = 8_000_000
+TRANSLATOR = "translate-en-de-shipped"
+SHIPPED = {"digits-reversal-shipped", TRANSLATOR}
+MOST_BYTES = 10_000_000
 
 
 def test_git_and_the_container_keep_exactly_the_shipped_runs():
@@ -30,14 +32,20 @@ def test_a_shipped_run_is_small_and_has_only_what_is_needed(name):
 @pytest.mark.parametrize(
     ("sentence", "translation"),
     [
-        ("Click OK to save the document.", "Klicken Sie auf OK, um das Dokument zu speichern."),
-        (
-            "Opens a dialog where you can select a color.",
-            "Öffnet einen Dialog, in dem Sie eine Farbe auswählen können.",
-        ),
+        ("We can't start today.", "Wir können heute nicht anfangen."),
+        ("I've lost my glasses.", "Ich habe meine Brille verloren."),
     ],
 )
 def test_the_shipped_model_translates_an_example_of_the_page(sentence, translation):
-    loaded = load_run(DEFAULT_ROOT / "translate-en-de-shipped")
+    loaded = load_run(DEFAULT_ROOT / TRANSLATOR)
     assert sentence in loaded.task.examples
     assert loaded.task.answer_text(inspect(loaded.model, loaded.task, sentence).output) == translation
+
+
+def test_the_shipped_model_names_its_source_and_has_no_pairs():
+    folder = DEFAULT_ROOT / TRANSLATOR
+    task = load_run(folder).preset.task
+    assert ATTRIBUTION in task.origin
+    assert ATTRIBUTION in task.summary  # which the page shows beside the run's name
+    assert ATTRIBUTION in (folder / "README.md").read_text(encoding="utf-8")
+    assert not (folder / "pairs.tsv").exists()

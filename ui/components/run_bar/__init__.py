@@ -110,7 +110,7 @@ def shipped_translator(runs: VisitorRuns) -> str | None:
         run = runs[name]
         if not run.info.shipped:
             return None
-        if run.preset.task.family == "translation":
+        if run.preset.task.has_subwords:
             return name
     return None
 
