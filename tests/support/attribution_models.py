@@ -1,4 +1,4 @@
-"""Random small models of every family, and predictions of theirs to explain."""
+"""Random small models of every family, one for each option that attribution reads, and predictions to explain."""
 
 import torch
 
@@ -15,28 +15,29 @@ from tests.support.scripted_models import make_model
 
 SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 24, "max_seq_len": 12}
 DEPTH = {"num_encoder_layers": 2, "num_decoder_layers": 2}
-POSITIONS = ("sinusoidal", "learned", "none", "alibi", "rope", "vo-rope")
-TRANSFORMERS = {
+BLOCKS = {
     f"{norm}, {positions}": {"norm": norm, "positions": positions}
-    for norm in ("post", "pre")
-    for positions in POSITIONS
+    for norm, positions in (
+        ("post", "sinusoidal"),
+        ("pre", "sinusoidal"),
+        ("pre", "alibi"),
+        ("pre", "rope"),
+        ("post", "vo-rope"),
+    )
 }
-TRANSFORMERS |= {
+TRANSFORMERS = BLOCKS | {
     "window": {"attention": "window", "attention_window": 2},
     "linear": {"attention": "linear", "norm": "pre"},
-    "gelu, tied output": {"activation": "gelu", "tie_embeddings": "output"},
     "pre, all tied": {"norm": "pre", "tie_embeddings": "all"},
     "as in BART": {"positions": "learned", "embedding_norm": True, "scale_embeddings": False},
     "as nn.Transformer": {"final_norm": "always"},
-    "RMSNorm": {"norm": "pre", "norm_block": "rms-norm"},
     "post, RMSNorm": {"norm_block": "rms-norm"},
     "as in Marian": {"positions": "sinusoidal-halves", "source_bos": False, "activation": "silu"},
 }
-BLOCK_OPTIONS = [f"{norm}, {positions}" for norm in ("post", "pre") for positions in POSITIONS]
-ENCODER_ONLY = [f"encoder-only {options}" for options in BLOCK_OPTIONS]
-WITH_DECODER_STREAM = [*TRANSFORMERS, *(f"decoder-only {options}" for options in BLOCK_OPTIONS)]
+ENCODER_ONLY = [f"encoder-only {options}" for options in BLOCKS]
+WITH_DECODER_STREAM = [*TRANSFORMERS, *(f"decoder-only {options}" for options in BLOCKS)]
 WITH_STREAM = [*WITH_DECODER_STREAM, *ENCODER_ONLY]
-RECURRENT = ["gru", "lstm", "rnn"]
+RECURRENT = ["gru", "lstm"]
 WITH_DECODER = [*WITH_DECODER_STREAM, *RECURRENT]
 FAMILIES = [*WITH_DECODER, *ENCODER_ONLY]
 
@@ -48,9 +49,8 @@ def build(name: str, seed: int = 0) -> Seq2Seq:
         model = make_model(GRUSeq2Seq, cell=name, d_embedding=8, d_hidden=12, num_layers=2, max_seq_len=12)
     elif "only" in name:
         family, options = name.split(" ", 1)
-        norm, positions = options.split(", ")
         kind = DecoderOnly if family == "decoder-only" else EncoderOnly
-        model = make_model(kind, **SIZES, num_layers=2, norm=norm, positions=positions)
+        model = make_model(kind, **SIZES, num_layers=2, **BLOCKS[options])
     else:
         model = make_model(Transformer, **SIZES | DEPTH | TRANSFORMERS[name])
     with torch.no_grad():

@@ -1,5 +1,7 @@
 """Activation patching equals one patched forward pass per cell; everything restores, nothing changes nothing."""
 
+from functools import cache
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -29,13 +31,16 @@ CHANGED = tuple("48795")  # column 3 of the source
 CLOSE = {"atol": 1e-4, "rtol": 1e-4}
 
 
-def patched(model, step: int = 3):
-    return activation_patching(model, digits(), predict(model, step=step), corrupted=CHANGED)
+@cache
+def patched(name: str):
+    """The patches of a family's model; no test changes them."""
+    model = build(name)
+    return activation_patching(model, digits(), predict(model, step=3), corrupted=CHANGED)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_all_of_the_source_restores_everything_and_what_is_equal_nothing(name):
-    result = patched(build(name))
+    result = patched(name)
     assert result.changed == (3,)
     grid = result.grids[0]
     assert (grid.positions, grid.rows[0]) == ("source", "embedding")
@@ -48,7 +53,7 @@ def test_all_of_the_source_restores_everything_and_what_is_equal_nothing(name):
 
 @pytest.mark.parametrize("name", WITH_DECODER)
 def test_the_last_activation_of_the_decoder_restores_everything(name):
-    result = patched(build(name))
+    result = patched(name)
     grid = result.grid("states" if name in RECURRENT else "residual stream", "decoder", "target")
     assert grid.columns == result.prediction.prefix_labels
     assert_close(grid.restored[-1, -1], torch.tensor(1.0), **CLOSE)
@@ -60,7 +65,7 @@ def test_the_last_activation_of_the_decoder_restores_everything(name):
 
 @pytest.mark.parametrize("name", ENCODER_ONLY)
 def test_of_the_last_activations_of_an_encoder_alone_only_the_predicting_one_restores(name):
-    result = patched(build(name), step=3)
+    result = patched(name)
     assert [(grid.name, grid.block) for grid in result.grids] == [
         ("residual stream", "encoder"),
         ("attention output", "encoder"),
@@ -72,7 +77,7 @@ def test_of_the_last_activations_of_an_encoder_alone_only_the_predicting_one_res
 @pytest.mark.parametrize("name", FAMILIES)
 def test_shares_are_of_the_logit_difference(name):
     model = build(name)
-    result = patched(model)
+    result = patched(name)
     source = torch.tensor([[1, *digits().src_vocab.encode(CHANGED), 2]])
     clean, corrupted = (model(src, result.prediction.tgt_in)[0, -1] for src in (result.prediction.src, source))
     assert result.clean_difference == pytest.approx(result.prediction.score(clean).item(), abs=1e-5)
@@ -108,7 +113,7 @@ def one_by_one(model, result, name: str, phases: tuple[str, ...], column: int) -
 @pytest.mark.parametrize("name", WITH_STREAM)
 def test_a_cell_equals_its_own_forward_pass(name):
     model = build(name)
-    result = patched(model)
+    result = patched(name)
     only, alone = name.startswith("decoder-only"), name in ENCODER_ONLY
     encoder, decoder = ("layers.0", "layers.1") if only else ("encoder_layers.0", "decoder_layers.1")
     block = "decoder" if only else "encoder"
