@@ -61,6 +61,14 @@ def seeded() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def unsynced() -> Iterator[None]:
+    """Do not wait for the disk: no test has a power failure, and those on crash safety look at the calls."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def chromium() -> Iterator["Browser"]:
     """A headless Chromium; one for all tests of a process, as Playwright starts no second one beside it."""
