@@ -76,14 +76,12 @@ def test_a_sweep_of_a_plugins_family_trains_in_processes_that_load_the_plugin(
 ):
     monkeypatch.setattr("core.cli.sweep.usable_cores", lambda: 2)
     steps = "{training.steps: 4, training.warmup_steps: 1, training.evaluate_every: 2, training.batch_size: 8}"
-    axes = "axes: {training.learning_rate: [0.003, 0.01]}"
+    axes = "axes: {training.learning_rate: [0.003]}"
     (tmp_path / "s.yaml").write_text(f"preset: modern-reversal\nseeds: 1\nset: {steps}\n{axes}\n")
     command = ["--checkpoints", str(root), "sweep", str(tmp_path / "s.yaml"), "--jobs", "2"]
     assert main([*command, "--plugin", str(EXAMPLE)]) == 0, capsys.readouterr()
-    runs = [RunFolder(root, path.name) for path in root.glob("*-seed-0")]
-    assert [(run.read_info().status, run.read_info().provenance[0].plugins[0].name) for run in runs] == [
-        ("finished", "modern_blocks.py")
-    ] * 2
+    (run,) = (RunFolder(root, path.name).read_info() for path in root.glob("*-seed-0"))
+    assert (run.status, run.provenance[0].plugins[0].name) == ("finished", "modern_blocks.py")
     assert main([*command, "--ray", "auto"]) == 2
     assert "--ray with --plugin modern_blocks.py: the nodes do not have the file" in capsys.readouterr().err
 

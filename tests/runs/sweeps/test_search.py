@@ -159,12 +159,12 @@ def test_without_optuna_a_plain_message_says_what_to_install(root, tiny, monkeyp
 
 @pytest.mark.parametrize("pruning", ["halving", "hyperband"])
 def test_bad_trials_are_pruned_and_their_other_seeds_not_trained(drive, root, tiny, pruning):
-    rates = {"training.learning_rate": [0.03, *(1e-6 * (i + 1) for i in range(8))]}
+    rates = {"training.learning_rate": [0.03, *(1e-6 * (i + 1) for i in range(4))]}
     sweep = make_sweep(axes=rates, set={"training.evaluate_every": 1, "training.steps": 4}, seeds=2, pruning=pruning)
     results = drive(sweep, jobs=1)  # the good trial first
     counts = statuses(results)
-    assert len(results) == 18
-    assert counts["pruned"] >= 6
+    assert len(results) == 10
+    assert counts["pruned"] >= 4
     best = next(result for result in results if result.run.startswith("s-lr0-03"))
     assert best.status == "done"
     pruned = [result for result in results if result.status == "pruned" and result.message]

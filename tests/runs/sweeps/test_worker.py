@@ -96,16 +96,7 @@ def test_a_process_whose_driver_is_killed_saves_its_run_and_ends(root, tiny):
     assert status == "stopped"
 
 
-def test_invalid_input_is_said_on_standard_error(root, tiny, trained):
-    messages: queue.SimpleQueue = queue.SimpleQueue()
-    preset = tiny.with_changes({"training.seed": 9})
-    request = Request(root=str(trained), run="done", preset=preset.model_dump_json())
-    process = RunProcess(request, messages)
-    assert ended(messages) == []
-    assert process.end() == (2, "run='done' exists already, with another preset")
-
-
-def test_a_plugin_that_has_changed_since_the_sweep_was_started_is_refused(root, tiny, tmp_path):
+def test_a_plugin_that_has_changed_since_the_sweep_was_started_is_refused_on_standard_error(root, tiny, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("")
     earlier = LoadedPlugin(path=str(file), sha256="0" * 64)
