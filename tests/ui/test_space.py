@@ -1,4 +1,4 @@
-"""The page on a Space of the Hugging Face Hub: a process with its variables, with and without ZeroGPU."""
+"""The page on a Space of the Hugging Face Hub: a process with its variables and those of ZeroGPU."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -58,41 +58,37 @@ def reports() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., tuple[str, Path]]]:
-    """Return a function that starts ``app.py`` with nothing but a Space's variables; its address and its log."""
-    started: list[subprocess.Popen] = []
+def zero_gpu(reports: tuple[str, list[str]], tmp_path: Path) -> dict[str, str]:
+    """The variables of a Space with ZeroGPU."""
+    return VARIABLES | {
+        "SPACES_ZERO_GPU": "true",
+        "SPACES_ZERO_DEVICE_API_URL": reports[0],
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+    }
 
-    def start(**variables: str) -> tuple[str, Path]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        log = tmp_path / "log"
-        environment = VARIABLES | {"GRADIO_SERVER_PORT": str(port), "TMPDIR": str(tmp_path)} | variables
-        command = [sys.executable, str(REPOSITORY / "app.py"), "--checkpoints", str(tmp_path / "runs")]
-        with log.open("w") as file:
-            started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=file, stderr=file))
-        address, deadline = f"http://127.0.0.1:{port}/", time.monotonic() + 120
+
+@pytest.fixture
+def space(zero_gpu: dict[str, str], tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """``app.py``, started with nothing but a Space's variables: its address and its log."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path / "log"
+    command = [sys.executable, str(REPOSITORY / "app.py"), "--checkpoints", str(tmp_path / "runs")]
+    environment = zero_gpu | {"GRADIO_SERVER_PORT": str(port)}
+    with log.open("w") as file:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=file, stderr=file)
+    try:
+        deadline = time.monotonic() + 120
         while "Attention Lab: http" not in log.read_text():
-            assert started[-1].poll() is None, log.read_text()
+            assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
             time.sleep(0.1)
-        return address, log
-
-    yield start
-    for process in started:
+        yield f"http://127.0.0.1:{port}/", log
+    finally:
         process.kill()
         process.wait()
-
-
-def check_that_it_trains_and_decodes(address: str) -> None:
-    client = Client(address, verbose=False)
-    run = client.predict("tiny", {"training.steps": 40, "training.warmup_steps": 5}, api_name="/train")["run"]
-    deadline = time.monotonic() + 120
-    while (progress := client.predict(run, -1, api_name="/progress"))["status"] != "finished":
-        assert progress["status"] in ("queued", "training"), progress
-        assert time.monotonic() < deadline, progress
-        time.sleep(0.2)
-    assert client.predict(run, "4 8 2", api_name="/decode")["output"]
 
 
 def check_log(log: Path) -> None:
@@ -103,32 +99,30 @@ def check_log(log: Path) -> None:
     assert [line for line in lines if "Traceback" in line or "Error" in line] == []
 
 
-def test_a_space_is_public_trains_and_decodes_and_logs_no_error(start: Callable[..., tuple[str, Path]]):
-    address, log = start()
+def test_a_space_with_zero_gpu_is_public_trains_and_decodes_and_logs_no_error(
+    space: tuple[str, Path], reports: tuple[str, list[str]]
+):
+    """Without a function decorated with ``spaces.GPU`` nothing would be reported, and ZeroGPU would end the Space."""
+    address, log = space
+    assert reports[1] == ["/startup-report"]
     page = httpx.get(address, headers={"host": HOST})
     assert page.status_code == 200
     config = httpx.get(f"{address}config", headers={"host": HOST}).json()
     assert config["space_id"] is None  # or Gradio puts its bar, with fonts of another host, over the page
     assert "attention-lab-visitor" in page.headers["set-cookie"]
-    check_that_it_trains_and_decodes(address)
+    client = Client(address, verbose=False)
+    run = client.predict("tiny", {"training.steps": 40, "training.warmup_steps": 5}, api_name="/train")["run"]
+    deadline = time.monotonic() + 120
+    while (progress := client.predict(run, -1, api_name="/progress"))["status"] != "finished":
+        assert progress["status"] in ("queued", "training"), progress
+        assert time.monotonic() < deadline, progress
+        time.sleep(0.2)
+    assert client.predict(run, "4 8 2", api_name="/decode")["output"]
     check_log(log)
 
 
-def test_with_zero_gpu_the_start_is_reported_and_runs_train_on_the_cpu(
-    start: Callable[..., tuple[str, Path]], reports: tuple[str, list[str]], tmp_path: Path
-):
-    """Without a function decorated with ``spaces.GPU`` nothing would be reported, and ZeroGPU would end the Space."""
-    pytest.importorskip("spaces")
-    server, paths = reports
-    address, log = start(SPACES_ZERO_GPU="true", SPACES_ZERO_DEVICE_API_URL=server, HOME=str(tmp_path))
-    assert paths == ["/startup-report"]
-    check_that_it_trains_and_decodes(address)
-    check_log(log)
-
-
-def test_zero_gpu_leaves_pytorch_alone(reports: tuple[str, list[str]], tmp_path: Path):
+def test_zero_gpu_leaves_pytorch_alone(zero_gpu: dict[str, str]):
     """``spaces`` would make PyTorch emulate a GPU in this process, in which optimizers fail."""
-    pytest.importorskip("spaces")
     code = (
         "import os, torch; from ui.serving.space import prepare_space; before = torch.cuda.is_available; "
         "prepare_space(os.environ); import torch.nn; from spaces.zero.decorator import decorated_cache; "
@@ -136,12 +130,7 @@ def test_zero_gpu_leaves_pytorch_alone(reports: tuple[str, list[str]], tmp_path:
         "weight = torch.nn.Parameter(torch.ones(2)); weight.sum().backward(); "
         "torch.optim.Adam([weight]).step(); assert weight[0] < 1"
     )
-    environment = VARIABLES | {
-        "SPACES_ZERO_GPU": "true",
-        "SPACES_ZERO_DEVICE_API_URL": reports[0],
-        "HOME": str(tmp_path),
-    }
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, env=environment, check=True)
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, env=zero_gpu, check=True)
 
 
 def test_elsewhere_nothing_is_prepared():

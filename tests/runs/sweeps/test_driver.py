@@ -16,7 +16,6 @@ from core.runs.sweeps.trials import grid_trials
 from tests.runs.sweeps.conftest import ThreadProcess, make_sweep
 from tests.support.trainings import train_run
 
-
 small_sweep = partial(make_sweep, axes={"model.d_model": [16, 32]})  # two trials of two seeds
 
 
