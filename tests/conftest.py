@@ -1,6 +1,7 @@
 """Fixtures of all tests: presets that train in milliseconds, folders for runs, and seeded random numbers."""
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 settings.register_profile("lab", deadline=None, derandomize=True, max_examples=50, database=None)
 settings.load_profile("lab")
 torch.set_num_threads(1)  # fixtures of modules and sessions run before `seeded` does
+os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start: with more, they wait for each other
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

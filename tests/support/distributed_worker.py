@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def worker_environment(rank: int, port: int) -> dict[str, str]:
     """The environment that torchrun gives one of two workers."""
     variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return os.environ | {name: str(value) for name, value in variables.items()} | {"OMP_NUM_THREADS": "1"}
+    return os.environ | {name: str(value) for name, value in variables.items()}
 
 
 def find_free_port() -> int:

@@ -78,7 +78,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         command = [sys.executable, "-c", WITHOUT_NETWORK, "--port", str(port), "--checkpoints", str(root), *flags]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"} | (variables or {})
+        environment = os.environ | (variables or {})
         with log.open("w") as errors:
             process = subprocess.Popen(
                 command,
