@@ -6,6 +6,7 @@ be restored. Vocabularies of imported models may lack the bytes, normalize text,
 """
 
 import io
+import re
 import struct
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -28,6 +29,7 @@ _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(NUM_BYTES))
 CHARACTER_COVERAGE = 0.9999  # of the training text; rarer characters are written as bytes
 _MAX_TEXTS = 500_000  # to learn from; more would change the vocabulary little
 _MAX_PIECES, _MAX_PIECE_LENGTH = 100_000, 128
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SubwordError(LabError):
@@ -76,7 +78,7 @@ class SubwordTokenizer(BaseModel):
             if len(set(tokens)) < len(tokens):
                 raise ValueError("a piece occurs twice")
             for piece in tokens:
-                if not 0 < len(piece) <= _MAX_PIECE_LENGTH or _has_surrogates(piece) or "\0" in piece:
+                if not 0 < len(piece) <= _MAX_PIECE_LENGTH or _SURROGATE.search(piece) or "\0" in piece:
                     raise ValueError(f"{quote(piece)} is not a piece")
                 if piece in SPECIAL_TOKENS:
                     raise ValueError(f"{piece} is not a piece but a special token")
@@ -276,7 +278,7 @@ class SubwordTokenizers(BaseModel):
 def _check(text: str) -> None:
     if WORD_START in text:
         raise InputError(f"input has the character {WORD_START} (U+2581), which the tokenizer uses to mark spaces")
-    if _has_surrogates(text):
+    if _SURROGATE.search(text):
         raise InputError("input has an unpaired surrogate, which is not a character")
 
 
@@ -284,10 +286,6 @@ def _checked(texts: Iterable[str]) -> Iterable[str]:
     for text in texts:
         _check(text)
         yield text
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 # --- SentencePiece's model file -----------------------------------------------------------------------------------
