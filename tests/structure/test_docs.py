@@ -29,6 +29,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = "digits-reversal-shipped"
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+Command = tuple[str, ...]
 PROGRAMS = ("python", "pytest", "torchrun", "pip", "attention-lab", "docker", "ruff", "mypy", "pre-commit", ".")
 
 
@@ -134,7 +135,7 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
         return None
     if "--run" in arguments and command != "train" and not (root / arguments[arguments.index("--run") + 1]).exists():
         return None if arguments[arguments.index("--run") + 1] in NEVER_TRAINED else arguments
-    training = {"steps": 4, "evaluate_every": 4, "warmup_steps": 1, "validation_sequences": 4, "batch_size": 4}
+    training = {"steps": 2, "evaluate_every": 2, "warmup_steps": 1, "validation_sequences": 4, "batch_size": 4}
     if command == "train":
         arguments += ["--seeds", "2"] if "--seeds" in arguments else []
         return [*arguments, *[part for key, value in training.items() for part in ("--set", f"training.{key}={value}")]]
@@ -261,50 +262,82 @@ CHECKS: dict[str, Callable[[list[str], Path], None]] = {
 }
 
 
+class Reader:
+    """Works as a reader of a page does: in a folder with the run that ships, pairs and a model of others.
+
+    Attributes:
+        done: the commands that have run there.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.root = folder, folder / "checkpoints"
+        self.done: set[Command] = set()
+        shutil.copytree(DEFAULT_ROOT / SHIPPED, self.root / SHIPPED)
+        words = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefghij"]
+        (folder / "pairs.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
+        write_folder(folder / "opus-mt-en-de", MARIAN)
+        shutil.copytree(REPOSITORY / "docs/examples", folder / "docs/examples")
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Reader]:
+    """Return a function: the reader of a page in all cases of a test."""
+    return cache(lambda test, page: Reader(tmp_path_factory.mktemp("reader")))
+
+
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_plugins: None) -> Path:
-    """Work as a reader of a page does: in a folder of their own, with the run that ships, pairs and another's model."""
-    root = tmp_path / "checkpoints"
-    shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
-    words = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefghij"]
-    (tmp_path / "pairs.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
-    write_folder(tmp_path / "opus-mt-en-de", MARIAN)
-    shutil.copytree(REPOSITORY / "docs/examples", tmp_path / "docs/examples")
-    monkeypatch.chdir(tmp_path)
+def reader(
+    request: pytest.FixtureRequest,
+    page: str,
+    readers: Callable[[str, str], Reader],
+    monkeypatch: pytest.MonkeyPatch,
+    own_plugins: None,
+) -> Reader:
+    """The page's reader, in their folder."""
+    reader = readers(request.function.__name__, page)
+    monkeypatch.chdir(reader.folder)
     monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", ThreadProcess)
     monkeypatch.setattr("core.cli.sweep.usable_cores", lambda: 4)
-    return root
+    return reader
 
 
+COMMANDS_OF = {page.name: [*dict.fromkeys(map(tuple, shell_commands(page)))] for page in PAGES}  # each once
 RUN_NIGHTLY = ("command-line.md", "documents.md", "extending.md", "results.md")  # half a minute each
 
 
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.slow] if page.name in RUN_NIGHTLY else []) for page in PAGES],
-    ids=names(PAGES),
+    ("page", "words"),
+    [
+        pytest.param(
+            page, words, marks=[pytest.mark.slow] if page in RUN_NIGHTLY else [], id=f"{page}: {shlex.join(words)}"
+        )
+        for page, commands in COMMANDS_OF.items()
+        for words in commands
+    ],
 )
-def test_every_command_runs(page: Path, reader: Path):
-    finished = set()
-    for words in shell_commands(page):
-        check = CHECKS.get(words[0])
-        assert check, f"unknown command: {shlex.join(words)}"
-        if tuple(words) not in finished:  # the same command in several rows runs once
-            check(words, reader)
-        finished.add(tuple(words))
-    assert finished or "```sh" not in page.read_text()
+def test_every_command_runs(page: str, words: Command, reader: Reader):
+    commands = COMMANDS_OF[page]
+    for command in commands[: commands.index(words) + 1]:  # those before it leave runs that it may need
+        if command not in reader.done:
+            reader.done.add(command)
+            assert command[0] in CHECKS, f"unknown command: {shlex.join(command)}"
+            CHECKS[command[0]]([*command], reader.root)
+
+
+def test_no_block_of_commands_is_left_out():
+    assert [page.name for page in PAGES if "```sh" in page.read_text() and not COMMANDS_OF[page.name]] == []
 
 
 def python_blocks(page: Path) -> Iterator[str]:
     yield from (match[2] for match in FENCE.finditer(page.read_text()) if match[1] == "python")
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/python.md", "docs/extending.md"])
-def test_every_python_block_runs(name: str, reader: Path, capsys: pytest.CaptureFixture):
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/extending.md"])
+def test_every_python_block_runs(page: str, reader: Reader, capsys: pytest.CaptureFixture):
     namespace: dict = {"__name__": "__main__"}
-    for block in python_blocks(REPOSITORY / name):
-        exec(compile(block, name, "exec"), namespace)  # noqa: S102 - of our own documentation
-    assert capsys.readouterr().out or name == "docs/extending.md"
+    for block in python_blocks(REPOSITORY / page):
+        exec(compile(block, page, "exec"), namespace)  # noqa: S102 - of our own documentation
+    assert capsys.readouterr().out or page == "docs/extending.md"
 
 
 def test_the_sweeps_that_are_shown_are_those_that_ship():
