@@ -1,1 +1,1 @@
-"""Benchmarks of the page: ``load`` (many visitors) and ``soak`` (long use), each in its own processes."""
+"""Benchmarks of the page: ``load`` (many visitors), ``class`` and ``browser``, each in its own processes."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,37 +29,21 @@ class AppProcess:
     Args:
         folder: an empty folder.
         public: whether to serve it as on a public Space, with ``--public``.
-        with_figure_count: whether to count matplotlib figures, which costs the process a little time.
-        max_files: limit on open files and connections of the process; None keeps the system's.
-        options: further options of ``app.py``.
 
     Attributes:
         address: URL of the page.
         process: the process that serves it.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        public: bool = True,
-        with_figure_count: bool = False,
-        max_files: int | None = None,
-        options: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, folder: Path, *, public: bool = True) -> None:
         root = folder / "checkpoints"
         shutil.copytree(REPOSITORY / "checkpoints" / SHIPPED_RUN, root / SHIPPED_RUN)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{self._port}/"
-        self._figure_count = folder / "figure_count"
-        counting = ["-m", "benchmarks.page_load.figure_count", str(self._figure_count)]
-        program = counting if with_figure_count else ["app.py"]
-        command = [sys.executable, *program, "--port", str(self._port), "--checkpoints", str(root)]
-        command += [*(["--public"] if public else []), *options]
-        if max_files is not None:
-            command = ["sh", "-c", f'ulimit -n {max_files} && exec "$@"', "sh", *command]
+        command = [sys.executable, "app.py", "--port", str(self._port), "--checkpoints", str(root)]
+        command += ["--public"] if public else []
         environment = os.environ | {"OMP_NUM_THREADS": "1", "GRADIO_TEMP_DIR": str(folder / "uploads")}
         self._log = (folder / "log").open("w+")
         self.process = subprocess.Popen(
@@ -99,22 +83,6 @@ class AppProcess:
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1000 for line in lines if line.startswith(f"{field}:"))
 
-    def megabytes_of_all(self) -> float:
-        """Return the memory of the process and its child processes in MB; shared memory counts once."""
-        return sum(_proportional_megabytes(pid) for pid in _with_children(self.process.pid))
-
-    def threads(self) -> int:
-        """Return the number of threads of the process."""
-        return len(os.listdir(f"/proc/{self.process.pid}/task"))
-
-    def open_files(self) -> int:
-        """Return the number of files and connections that the process has open."""
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
-
-    def figures(self) -> int:
-        """Return the number of live matplotlib figures, at most a few seconds old."""
-        return int(self._figure_count.read_text() or 0)
-
     def log_lines(self) -> list[str]:
         """Return the lines of the log."""
         self._log.seek(0)
@@ -130,27 +98,11 @@ class AppProcess:
             self._log.close()
 
 
-def _with_children(pid: int) -> list[int]:
-    """Return a process and all processes that it has started, also indirectly."""
-    children = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        children += [int(each) for each in task.read_text().split()]
-    return [pid, *(each for child in children for each in _with_children(child))]
-
-
-def _proportional_megabytes(pid: int) -> float:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # it has ended
-        return 0.0
-    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("Pss:")), 0.0)
-
-
 @contextmanager
-def serve_app(**arguments: Any) -> Iterator[AppProcess]:
-    """Serve the page until the end of the block; the arguments are those of ``AppProcess``, without its folder."""
+def serve_app(*, public: bool = True) -> Iterator[AppProcess]:
+    """Serve the page until the end of the block, as on a public Space unless ``public`` is false."""
     with tempfile.TemporaryDirectory(prefix="attention-lab-") as folder:
-        app = AppProcess(Path(folder), **arguments)
+        app = AppProcess(Path(folder), public=public)
         try:
             app.wait_until_ready()
             yield app
@@ -169,13 +121,12 @@ class PageClient:
         self.cookie = secrets.token_urlsafe(32)
         self.http = httpx.Client(base_url=address, timeout=60, cookies={COOKIE: self.cookie})
         self._session = secrets.token_hex(6)
-        self._config: dict[str, Any] = {}
         self._component_ids: dict[str, int] = {}
 
     def open(self) -> None:
         """Load the HTML and the configuration of the page."""
         self.http.get("/").raise_for_status()
-        self._config = config = self.http.get("/config").raise_for_status().json()
+        config = self.http.get("/config").raise_for_status().json()
         self._component_ids = {
             f"{component['props'].get('elem_id')}.{name}": component["id"]
             for component in config["components"]
@@ -201,19 +152,6 @@ class PageClient:
         if "event: complete" not in lines:
             raise RuntimeError(f"{endpoint}: {last}")
         return json.loads(last)[0]
-
-    def event_of(self, elem_id: str, name: str) -> int:
-        """Return the index of an event of the component with this id, such as that of an upload through a button."""
-        component = next(each["id"] for each in self._config["components"] if each["props"].get("elem_id") == elem_id)
-        return next(each["id"] for each in self._config["dependencies"] if [component, name] in each["targets"])
-
-    def trigger(self, event: int, *data: Any) -> dict[str, Any]:
-        """Trigger one of the page's events by its index and return its output."""
-        body = {"data": data, "fn_index": event, "session_hash": self._session}
-        self.http.post("/gradio_api/queue/join", json=body).raise_for_status()
-        text = self.http.get("/gradio_api/queue/data", params={"session_hash": self._session}).text
-        lines = [json.loads(line.removeprefix("data: ")) for line in text.split("\n") if line.startswith("data: ")]
-        return next(each["output"] for each in lines if each.get("msg") == "process_completed")
 
     def close(self) -> None:
         """Close the connections."""

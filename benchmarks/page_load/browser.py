@@ -5,7 +5,6 @@ Needs Playwright and Chromium (``requirements-dev.txt``). No other program shoul
 
 import argparse
 import json
-import math
 import shutil
 import statistics
 import sys
@@ -19,14 +18,8 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from core.config import load_preset
-from core.evaluation.accuracy import Evaluation
-from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs import DEFAULT_ROOT
 from core.server import Runs
-from core.server.access import VisitorRuns
-from core.training.history import History
-from core.training.loop import EvaluationEvent, StepEvent
-from ui.components.run_bar import FeedRequest, feed
-from ui.serving.assets import STYLES, assets, first_scripts
 from ui.serving.launch import serve
 
 SHIPPED = "digits-reversal-shipped"
@@ -39,14 +32,9 @@ CHROMIUM_FLAGS = (
 )
 REPEATS, RATE_PAIRS, RATE_STEPS = 5, 6, 500
 SETTLE_MS = 6000  # seconds in which an opened page measures the training times of the listed presets
-LONG_STEPS, LONG_EVALUATE_EVERY = 1_000_000, 20
 TARGETS = {
     "opened_seconds": 2.0,
     "moving_seconds": 1.0,
-    "poll_bytes": 150_000,
-    "poll_ms": 150.0,
-    "first_poll_ms": 150.0,
-    "first_bytes": 200_000,
 }
 LEAST_RATE = 0.95  # of the training's rate without a page
 # A point of the loss chart that was not there before Train was pressed.
@@ -79,13 +67,8 @@ def main() -> int:
 
 def measure(browser: Browser, runs: Runs, address: str) -> Iterator[tuple[str, float]]:
     """Yield each figure with its name."""
-    first = [*first_scripts(), STYLES]
     yield "opened_seconds", median_of(lambda: open_seconds(browser, address))
     yield "moving_seconds", median_of(lambda: moving_seconds(browser, runs, address))
-    yield from poll_costs(runs).items()
-    yield "first_bytes", sum(len(assets()[path].content) for path in first)
-    yield "first_bytes_compressed", sum(len(assets()[path].gzipped) for path in first)
-    yield "all_bytes", sum(len(each.content) for path, each in assets().items() if path.endswith((".js", ".css")))
     yield "rate_with_page", rate_with_page(browser, runs, address)
 
 
@@ -148,33 +131,6 @@ def stop_all(runs: Runs) -> None:
         runs.stop(live.folder.name)
     while runs.active():
         time.sleep(0.05)
-
-
-def poll_costs(runs: Runs) -> dict[str, float]:
-    """Return size and time of the first poll of a long run by a page."""
-    preset = load_preset("tiny").with_changes(
-        {"training.steps": LONG_STEPS, "training.evaluate_every": LONG_EVALUATE_EVERY}
-    )
-    folder = RunFolder.create(runs.root, preset, name="long", status="finished")
-    shutil.copy(DEFAULT_ROOT / SHIPPED / "replay.safetensors", folder.replay_file)
-    history = History()
-    for step in range(1, LONG_STEPS + 1):
-        loss = 3 * math.exp(-step / 200_000) + abs(math.sin(step * 12.9898)) / 10
-        history.add(StepEvent(step, loss, 0.005 * (1 - step / LONG_STEPS), loss * 1.7, 1000.0))
-        if step % LONG_EVALUATE_EVERY == 0:
-            history.add(EvaluationEvent(step, Evaluation(256, loss, math.exp(-loss), math.exp(-2 * loss)), False, None))
-    history.save(folder.metrics)
-    visitor_runs = VisitorRuns(runs)
-    request = FeedRequest(run="long")
-    started = time.perf_counter()
-    content = json.dumps(feed(visitor_runs, request))
-    first = time.perf_counter() - started
-    times = []
-    for _ in range(REPEATS):
-        started = time.perf_counter()
-        json.dumps(feed(visitor_runs, request))
-        times.append(time.perf_counter() - started)
-    return {"poll_bytes": len(content), "poll_ms": 1000 * statistics.median(times), "first_poll_ms": 1000 * first}
 
 
 def rate_with_page(browser: Browser, runs: Runs, address: str) -> float:

@@ -5,26 +5,21 @@ the router of a school. Each trains ``tiny``. Until all are finished, each decod
 back to snapshots of the training, waiting 2 to 6 seconds before each step; with their own run once it has weights, and
 with the shipped run before. Their pages poll the run and the class, and the teacher's page polls the board, as the
 page's scripts do.
-
-With ``--attack``, ``benchmarks.page_load.attacker`` attacks the server the whole time, and the server may have at most
-1,024 open files. The class may then take twice the time of its targets, but must see no error.
 """
 
 import argparse
 import json
 import os
 import random
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 
-from benchmarks.page_load.app_process import REPOSITORY, SHIPPED_RUN, PageClient, serve_app
+from benchmarks.page_load.app_process import SHIPPED_RUN, PageClient, serve_app
 from benchmarks.page_load.load import ResponseTimes
 
 ADDRESS = "203.0.113.7"  # address of the school behind its proxy
@@ -42,8 +37,6 @@ ARRIVAL_SECONDS = 30.0  # seconds in which all students join and press Train
 # Targets in seconds: the median and the 95th percentile of responses, without polls; the time until all runs are
 # finished; and the delay of the board relative to a student's page
 MAX_MEDIAN, MAX_P95, MAX_UNTIL_FINISHED, MAX_BEHIND = 0.3, 1.5, 300.0, 2.0
-UNDER_ATTACK = 2.0  # times the targets
-FILES_UNDER_ATTACK = 1_024  # open files of the server, as on a machine with this limit
 MAX_MINUTES = 30.0
 POLLS = ("feed", "class_role", "class_board")  # nobody waits for their responses
 ACTIVE = ("queued", "training", "stopping")
@@ -198,50 +191,10 @@ class Teacher(Person):
                     self.finished_at.setdefault(row["nickname"], now)
 
 
-class Attack:
-    """The attacker's process.
-
-    Attributes:
-        answers: how often each of its attacks got which answer; empty before the end.
-    """
-
-    def __init__(self, address: str) -> None:
-        command = [sys.executable, "-m", "benchmarks.page_load.attacker", address]
-        self._process = subprocess.Popen(
-            command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.answers: dict[str, dict[str, int]] = {}
-
-    def end(self) -> None:
-        """End the attack."""
-        output, _ = self._process.communicate(timeout=120)  # closes its standard input
-        self.answers = json.loads(output)
-
-    def kill(self) -> None:
-        """End the process, whatever it does."""
-        self._process.kill()
-        self._process.wait()
-
-
-@contextmanager
-def _attack_on(address: str, *, wanted: bool) -> Iterator[Attack | None]:
-    attack = Attack(address) if wanted else None
-    try:
-        yield attack
-        if attack:
-            attack.end()
-    finally:
-        if attack:
-            attack.kill()
-
-
-def lead_class(
-    num_students: int, *, minutes: float, with_attack: bool = False, max_minutes: float = MAX_MINUTES
-) -> dict[str, Any]:
+def lead_class(num_students: int, *, minutes: float) -> dict[str, Any]:
     """Hold a class until all runs are finished, at least for ``minutes``, and return the figures."""
     log, is_over = Log(), threading.Event()
-    max_files = FILES_UNDER_ATTACK if with_attack else None
-    with serve_app(max_files=max_files) as app, _attack_on(app.address, wanted=with_attack) as attack:
+    with serve_app() as app:
         teacher = Teacher(app.address, log)
         students = [Student(app.address, log, f"Student {at}", teacher.code, seed=at) for at in range(num_students)]
         started = time.perf_counter()
@@ -249,7 +202,7 @@ def lead_class(
         stays.append(threading.Thread(target=teacher.watch, args=(is_over,), daemon=True))
         for each in stays:
             each.start()
-        while (passed := time.perf_counter() - started) < 60 * max_minutes:
+        while (passed := time.perf_counter() - started) < 60 * MAX_MINUTES:
             seen = [each.finished_at is not None and each.nickname in teacher.finished_at for each in students]
             if all(seen) and passed >= 60 * minutes:
                 break
@@ -276,13 +229,11 @@ def lead_class(
         "board_behind": vars(ResponseTimes.of(behind)),
         "longest_between_boards": max(gaps, default=0.0),
         "megabytes": megabytes,
-        "attack": attack and attack.answers,
     }
 
 
 def missed_targets(figures: dict[str, Any]) -> list[str]:
-    """Return the targets that were missed; see ``UNDER_ATTACK``."""
-    times = 1.0 if figures["attack"] is None else UNDER_ATTACK
+    """Return the targets that were missed."""
     until = figures["seconds_until_all_finished"]
     missed = [f"{len(figures['errors'])} errors"] * bool(figures["errors"])
     missed += ["not all runs finished"] * (until is None)
@@ -292,8 +243,8 @@ def missed_targets(figures: dict[str, Any]) -> list[str]:
         ("all runs finished", until or 0.0, MAX_UNTIL_FINISHED),
         ("95 % of the board", figures["board_behind"]["p95"], MAX_BEHIND),
     ):
-        if seconds > times * target:
-            missed.append(f"{name} in {times * target:g} s")
+        if seconds > target:
+            missed.append(f"{name} in {target:g} s")
     return missed
 
 
@@ -314,10 +265,6 @@ def print_figures(figures: dict[str, Any]) -> None:
     print(f"  errors: {len(figures['errors'])}; peak memory of the server {figures['megabytes']:.0f} MB")
     for error in figures["errors"][:5]:
         print(f"    {error}")
-    for name, answers in (figures["attack"] or {}).items():
-        print(
-            f"  attacker, {name}: {', '.join(f'{count:,} × {answer}' for answer, count in answers.items()) or 'none'}"
-        )
 
 
 def main() -> int:
@@ -325,11 +272,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--students", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=3.0)
-    parser.add_argument("--attack", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    figures = lead_class(options.students, minutes=options.minutes, with_attack=options.attack)
+    figures = lead_class(options.students, minutes=options.minutes)
     print_figures(figures)
     missed = missed_targets(figures)
     print("\n" + (f"missed: {', '.join(missed)}" if missed else "all targets reached"))

@@ -13,7 +13,7 @@ from core.cli.arguments import add_json, add_preset, add_run
 from core.storage.errors import InputError
 
 # Programs of their own, because core must not import ui; by subject
-PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "isolation": "isolation", "load": "load", "soak": "soak"}
+PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "load": "load"}
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     classroom = subjects.add_parser("class", help="a teacher and a class of students who train and look inside")
     classroom.add_argument("--students", type=int, default=40, metavar="N", help="number of students (default: 40)")
     classroom.add_argument("--minutes", type=float, default=3.0, metavar="N", help="least duration (default: 3)")
-    classroom.add_argument("--attack", action="store_true", help="while an attacker tries to stop the class")
     subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
     estimate = subjects.add_parser("estimate", help="estimated training times, compared with real trainings")
     estimate.add_argument(
@@ -60,10 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="names of presets (default: all that are estimated to take less than five minutes)",
     )
     subjects.add_parser("inside", help="time of what opens on the tab Look inside")
-    isolation = subjects.add_parser("isolation", help="trainings in processes compared with threads, under load")
-    isolation.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
-    isolation.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration of a visit (default: 1)")
-    isolation.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of both kinds (default: 3)")
     load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
     load.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
     load.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration (default: 1)")
@@ -78,8 +73,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     subjects.add_parser("page", help="startup time of the app and of the command line")
     subjects.add_parser("replay", help="cost of recording a training replay")
-    soak = subjects.add_parser("soak", help="growth of memory, threads and files while the page is used")
-    soak.add_argument("--minutes", type=float, default=10.0, metavar="N", help="duration (default: 10)")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")
@@ -123,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
 def _bench_page(options: argparse.Namespace) -> int:
     """Run a benchmark of the page, which starts the app and its visitors in other processes."""
     minutes = getattr(options, "minutes", None)
-    people = {name: getattr(options, name) for name in ("visitors", "students", "rounds") if hasattr(options, name)}
+    people = {name: getattr(options, name) for name in ("visitors", "students") if hasattr(options, name)}
     if minutes is not None and minutes <= 0:
         raise InputError(f"--minutes={minutes:g} must be above 0")
     for name, count in people.items():
@@ -133,7 +126,6 @@ def _bench_page(options: argparse.Namespace) -> int:
     command += ["--minutes", str(minutes)] * (minutes is not None)
     for name, count in people.items():
         command += [f"--{name}", str(count)]
-    command += ["--attack"] * getattr(options, "attack", False)
     command += ["--json"] * options.json
     sys.stdout.flush()
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode  # noqa: S603 - this repository's own program
