@@ -71,14 +71,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     memory.add_argument(
         "--updates", type=int, default=1_000, metavar="N", help="updates of each of them (default: 1,000)"
     )
-    subjects.add_parser("page", help="startup time of the app and of the command line")
     subjects.add_parser("replay", help="cost of recording a training replay")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")
     add_preset(solve, required=False, default="digits-reversal-fast")
     subjects.add_parser("step", help="updates per second, compared with nn.Transformer")
-    sweeps = subjects.add_parser("sweeps", help="the table of 1,000 trials, and what a run of a sweep costs")
+    sweeps = subjects.add_parser("sweeps", help="what a run of a sweep costs beside its training")
     sweeps.add_argument("--ray", metavar="ADDRESS", help="also measure runs on a Ray cluster, as sweep --ray")
     translate = subjects.add_parser("translate", help="speed of translating, compared with CTranslate2")
     translate.add_argument("--run", metavar="NAME", help="name of the run (default: an untrained model)")

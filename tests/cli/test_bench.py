@@ -14,7 +14,6 @@ from benchmarks import (
     inside,
     interleaved_timing,
     memory,
-    page,
     replay,
     solve,
     step,
@@ -163,7 +162,7 @@ def test_the_fast_preset_has_the_model_of_digits_reversal():
     assert fast.training.steps * fast.sequences_per_step <= 120 * 64
 
 
-# --- step, memory, replay, page ---------------------------------------------------------------------------------
+# --- step, memory, replay ---------------------------------------------------------------------------------
 
 
 def test_step_compares_updates_and_counts_flops(monkeypatch, capsys):
@@ -227,11 +226,6 @@ def test_replay_trains_with_and_without_a_replay(tiny, monkeypatch, capsys):
     assert min(cost["seconds"], cost["seconds_without"], cost["bytes_on_disk"]) > 0
     assert cost["overhead"] == pytest.approx(cost["seconds"] / cost["seconds_without"] - 1)
     assert cost["health_overhead"] == pytest.approx(cost["seconds"] / cost["seconds_without_health"] - 1)
-
-
-def test_page_times_the_list_of_presets():
-    assert 0 < page.seconds_to_list_presets() < 60
-    assert (page.REPOSITORY / "app.py").is_file()
 
 
 # --- estimate ---------------------------------------------------------------------------------------------------
