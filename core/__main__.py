@@ -31,6 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = _load_plugins(words)
         options = _parse(words, as_json=as_json)
         _check_folder(options.checkpoints)
+        if getattr(options, "preset", None):
+            from core.cli.arguments import check_preset  # not before: --help needs no pydantic
+
+            check_preset(options)
         code = _module_of(options.command).run(options)
         sys.stdout.flush()
         return code
@@ -48,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line; a command's module is imported only if the command is chosen."""
+    """Return the parser of the whole command line; the arguments of a command are added if it is chosen."""
     parser = argparse.ArgumentParser(
         prog="python -m core",
         description="Train small sequence-to-sequence models and inspect their attention.",
@@ -88,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command with all its arguments, as the documentation lists them."""
     parser = argparse.ArgumentParser(prog=f"python -m core {name}")
-    _module_of(name).add_arguments(parser)
+    _add_arguments(parser, name)
     return parser
 
 
@@ -151,12 +155,14 @@ class _CommandParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._pending:
             name, self._pending = self._pending, None
-            if args and any(word.startswith("--preset") for word in args):
-                from core.cli.arguments import check_preset  # not before: --help needs no command
-
-                check_preset(args)
-            _module_of(name).add_arguments(self)
+            _add_arguments(self, name)
         return super().parse_known_args(args, namespace)
+
+
+def _add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    from core.cli.parsers import ARGUMENTS  # imports pydantic, which --help does not wait for
+
+    ARGUMENTS[command](parser)
 
 
 def _module_of(command: str) -> ModuleType:

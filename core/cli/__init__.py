@@ -1,4 +1,4 @@
-"""The commands of ``python -m core``: one module each, with ``add_arguments(parser)`` and ``run(options)``."""
+"""The commands of ``python -m core``: one module each, with ``run(options)``; ``parsers`` has their arguments."""
 
 COMMANDS = {
     "presets": "list the presets, the quickest to train first; with a name, print one with all its keys",

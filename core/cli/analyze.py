@@ -11,14 +11,13 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
 from tqdm import tqdm
 
-from core.cli.analyze_prediction import add_why, check_options, explain
-from core.cli.arguments import add_json, add_pairs, add_run, add_sequences, check_sequences
+from core.cli.analyze_prediction import check_options, explain
+from core.cli.arguments import check_sequences
 from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells
 from core.interpret.head_table import measure_heads
 from core.interpret.health import MARKS, Figure
@@ -41,21 +40,6 @@ entropy: 0 on one token, 1 uniform; offset: the most frequent offset of the larg
 share (pos: positional head); largest: mean largest weight; nearest: the most similar head of the layer, distance 0 to 1
 BOS, EOS, PAD: attention on these tokens; without: exact match with the head's output replaced by zeros
 Attention shows where a head attends, not why the model produced its output; the last column tests that."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_run(parser)
-    add_sequences(parser, default=1_000)
-    add_pairs(parser)
-    parser.add_argument(
-        "--health",
-        action="store_true",
-        help="print instead how gradients, updates and heads developed over the training",
-    )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="with --health: write every figure to a CSV file")
-    add_why(parser)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

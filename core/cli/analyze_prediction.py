@@ -41,23 +41,6 @@ class Explanation:
 Explain = Callable[[Trained, Prediction, argparse.Namespace], Explanation]
 
 
-def add_why(parser: argparse.ArgumentParser) -> None:
-    """Add ``--why`` and the options that belong to it."""
-    group = parser.add_argument_group(
-        "why this answer", "Explain one predicted token instead of scoring heads; all methods unless --method is given."
-    )
-    group.add_argument("--why", metavar="INPUT", help='the input with the answer to explain, such as "4 8 2 9"')
-    group.add_argument("--step", type=int, metavar="N", help="step of the answer, from 1 (default: 1)")
-    group.add_argument("--token", metavar="T", help="token to explain (default: the one the model predicts)")
-    group.add_argument("--foil", metavar="T", help='token to compare it with: why 9, "not 2"?')
-    group.add_argument("--method", metavar="A,B", help=f"methods to use, of {', '.join(METHODS)}")
-    group.add_argument(
-        "--change",
-        metavar="K=T",
-        help="patching: the changed input has token T at position K, from 1 (default: chosen by the model)",
-    )
-
-
 def check_options(options: argparse.Namespace) -> None:
     """Raise InputError if an option is given without ``--why``."""
     for name in OPTIONS:

@@ -1,14 +1,13 @@
 """Arguments that several commands share, and their values."""
 
 import argparse
-import contextlib
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.config import ConfigError, Preset, load_preset, load_preset_file, pairs_beside
 from core.config.preset import PLUGIN_FILES
+from core.runs.names import readable_name
 from core.storage import bounded_yaml
 from core.storage.errors import InputError
 
@@ -112,24 +111,20 @@ def named_preset(name: str) -> Preset:
     return load_preset_file(Path(name)) if _is_file(name) else load_preset(name)
 
 
-def check_preset(arguments: Sequence[str]) -> None:
-    """Check ``--preset``, ``--seed`` and ``--set`` of a command line before its command, and torch, are imported.
+def check_preset(options: argparse.Namespace) -> None:
+    """Check ``--preset``, and ``--seed`` and ``--set`` if there are any, before the command, and torch, are imported.
 
     Raises:
         ConfigError: as ``preset_from``.
     """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    add_preset(parser, required=False)
-    with contextlib.suppress(argparse.ArgumentError):  # the command's own parser reports it, with the usage
-        options, _ = parser.parse_known_args(arguments)
-        if options.preset is not None and not {"-h", "--help"} & {*arguments}:
-            preset_from(options)
+    if hasattr(options, "set"):
+        preset_from(options)
+    else:
+        named_preset(options.preset)
 
 
 def recorded_command(options: argparse.Namespace) -> str:
     """Return the command that started a training for its provenance, without folders and secrets of names."""
-    from core.runs.names import readable_name  # imports torch, which other commands do not wait for
-
     words = [word for file in PLUGIN_FILES for word in ("--plugin", file)] + [options.command]
     if preset := getattr(options, "preset", None):
         words += ["--preset", Path(preset).name]

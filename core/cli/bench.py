@@ -9,96 +9,11 @@ from pathlib import Path
 
 import torch
 
-from core.cli.arguments import add_json, add_preset, add_run
 from core.storage.errors import InputError
 
 # Programs of their own, because core must not import ui; by subject
 PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "load": "load"}
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments: a subcommand for each subject."""
-    subjects = parser.add_subparsers(
-        dest="subject",
-        required=True,
-        metavar="SUBJECT",
-        title="subjects",
-        help="what to measure",
-        parser_class=argparse.ArgumentParser,
-    )
-    adder = subjects.add_parser("adder", help="AdderBoard's protocol: sums of ten digits, and the parameters they take")
-    add_run(adder)
-    adder.add_argument(
-        "--submission",
-        type=Path,
-        metavar="FILE.py",
-        help="also write what AdderBoard's verify.py reads; weights and plugins beside it",
-    )
-    agreement = subjects.add_parser(
-        "agreement", help="patching, ablation and attribution: whether they agree on what a reversed digit depends on"
-    )
-    agreement.add_argument("--seeds", type=int, default=3, metavar="N", help="number of seeds (default: 3)")
-    agreement.add_argument(
-        "--pairs",
-        type=int,
-        default=500,
-        metavar="N",
-        help="pairs of an input and a changed one, per seed (default: 500)",
-    )
-    add_preset(agreement, required=False, default="digits-reversal")
-    subjects.add_parser("browser", help="the page in Chromium: opening it, seeing a training move, and what that costs")
-    classroom = subjects.add_parser("class", help="a teacher and a class of students who train and look inside")
-    classroom.add_argument("--students", type=int, default=40, metavar="N", help="number of students (default: 40)")
-    classroom.add_argument("--minutes", type=float, default=3.0, metavar="N", help="least duration (default: 3)")
-    subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
-    estimate = subjects.add_parser("estimate", help="estimated training times, compared with real trainings")
-    estimate.add_argument(
-        "--presets",
-        metavar="A,B",
-        help="names of presets (default: all that are estimated to take less than five minutes)",
-    )
-    subjects.add_parser("inside", help="time of what opens on the tab Look inside")
-    load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
-    load.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
-    load.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration (default: 1)")
-    memory = subjects.add_parser(
-        "memory", help="memory growth of training, and the memory of an update beside its estimate"
-    )
-    memory.add_argument(
-        "--presets", metavar="A,B", help="names of presets to train and measure (default: those of many lengths)"
-    )
-    memory.add_argument(
-        "--updates", type=int, default=1_000, metavar="N", help="updates of each of them (default: 1,000)"
-    )
-    subjects.add_parser("replay", help="cost of recording a training replay")
-    solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
-    solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
-    solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")
-    add_preset(solve, required=False, default="digits-reversal-fast")
-    subjects.add_parser("step", help="updates per second, compared with nn.Transformer")
-    sweeps = subjects.add_parser("sweeps", help="what a run of a sweep costs beside its training")
-    sweeps.add_argument("--ray", metavar="ADDRESS", help="also measure runs on a Ray cluster, as sweep --ray")
-    translate = subjects.add_parser("translate", help="speed of translating, compared with CTranslate2")
-    translate.add_argument("--run", metavar="NAME", help="name of the run (default: an untrained model)")
-    translate.add_argument(
-        "--sentences",
-        type=int,
-        default=1_000,
-        metavar="N",
-        help="sources, of the test set and, if it has fewer, of the training set (default: 1,000)",
-    )
-    translate.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds (default: 5)")
-    translate.add_argument("--beam-size", type=int, default=5, metavar="N", help="size of the beam (default: 5)")
-    translate.add_argument(
-        "--batch-sizes",
-        type=int,
-        nargs="+",
-        metavar="N",
-        help="sources that both decode together (default: each batches in its own way)",
-    )
-    for subject in subjects.choices.values():
-        add_json(subject)
 
 
 def run(options: argparse.Namespace) -> int:

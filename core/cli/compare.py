@@ -7,17 +7,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_json, add_pairs, add_sequences, check_sequences
+from core.cli.arguments import check_sequences
 from core.config.tasks import format_range
-from core.evaluation.group_tests import Test
 from core.reports.comparison import Comparison, ComparisonProgress, as_data, compare
 from core.reports.comparison.groups import (
     FORMATS,
-    MEASURES,
     GroupComparison,
     compare_run_groups,
     groups_by_pattern,
@@ -37,42 +35,6 @@ _SHARES = {
     "exact_match": "exact match",
 }
 _PAIRS_IN_SENTENCES = 3  # more pairs are printed as a table
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--runs", metavar="A,B", help="names of runs; NAME also stands for NAME-seed-0, NAME-seed-1 …")
-    what.add_argument(
-        "--groups",
-        nargs="+",
-        metavar="LABEL=RUNS",
-        help="compare groups of runs instead, up to 200 runs: names or patterns such as pre=a-*,b and post=c-*",
-    )
-    what.add_argument("--sweep", metavar="NAME", help="compare the trials of a sweep as groups")
-    groups = parser.add_argument_group("with --groups or --sweep")
-    groups.add_argument("--by", metavar="KEYS", help="sweep: group by these axes, such as model.norm, not by trial")
-    groups.add_argument("--baseline", metavar="LABEL", help="compare each group with this one only, not every two")
-    groups.add_argument(
-        "--measure", choices=MEASURES, help="what to compare on the test set (default: loss, or the sweep's goal)"
-    )
-    groups.add_argument(
-        "--test",
-        choices=get_args(Test),
-        help="Welch's t-test, or a permutation test of the difference of the means (default: welch)",
-    )
-    groups.add_argument("--format", choices=tuple(FORMATS), help="format to print (default: text)")
-    add_sequences(parser, default=10_000)
-    add_pairs(parser)
-    parser.add_argument(
-        "--lengths",
-        nargs="?",
-        const="",
-        metavar="A-B",
-        help="also compare by input length: the given range, such as 41-100, or up to twice the longest trained on",
-    )
-    parser.add_argument("--per-length", type=int, default=100, metavar="N", help="inputs per length (default: 100)")
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,47 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from core.cli.arguments import add_json
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
-from core.tasks.ingest.libreoffice_help import HELP_FOLDER, read_help, split_by_page
+from core.tasks.ingest.libreoffice_help import read_help, split_by_page
 from core.tasks.ingest.tatoeba import ATTRIBUTION, read_tatoeba, split_near_duplicates
 from core.tasks.pairs import SPLITS
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments: a subcommand for each kind of text."""
-    kinds = parser.add_subparsers(
-        dest="text",
-        required=True,
-        metavar="TEXT",
-        title="texts",
-        help="what the pairs are made from",
-        parser_class=argparse.ArgumentParser,
-    )
-    manual = kinds.add_parser("help", help="the LibreOffice Help in two languages, as installed on this machine")
-    manual.add_argument("target", metavar="LANGUAGE", help="target language, such as de, fr or pt-BR")
-    manual.add_argument("--source", default="en-US", metavar="LANGUAGE", help="source language (default: en-US)")
-    manual.add_argument(
-        "--help-folder",
-        type=Path,
-        default=HELP_FOLDER,
-        metavar="FOLDER",
-        help=f"the installed Help, with a folder for each language (default: {HELP_FOLDER})",
-    )
-    everyday = kinds.add_parser("tatoeba", help="a list of everyday sentences from https://www.manythings.org/anki")
-    everyday.add_argument(
-        "file", type=Path, metavar="FILE", help="a zip of the site, such as deu-eng.zip, or the text file in it"
-    )
-    for each in (manual, everyday):
-        each.add_argument(
-            "--out",
-            type=Path,
-            required=True,
-            metavar="FILE.tsv",
-            help="file of the pairs: source, target and, for held-out pairs, test or validation; .tsv.xz compresses it",
-        )
-        add_json(each)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from core.cli.arguments import add_json, named_preset
+from core.cli.arguments import named_preset
 from core.config import pairs_beside, preset_to_yaml
 from core.reports.formatting import duration_range
 from core.runs.estimate import TrainingTime, estimate_training_time
@@ -25,40 +25,6 @@ from core.tasks.ingest import (
 from core.text.tokenizers import TOKEN_KINDS
 
 AUTOMATIC = "auto"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="pairs as .tsv, .csv or .jsonl, held-out ones with test or validation in a third column; or sources, one "
-        "per line",
-    )
-    parser.add_argument("--targets", type=Path, metavar="FILE", help="targets, one per line, for the sources in FILE")
-    parser.add_argument("--test", type=Path, metavar="FILE", help="test pairs, which are never trained on")
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        help="format of the files (default: by suffix, or by their lines); answers: a source and its correct answers, "
-        "with tabs between them; dictionary: as the CMU Pronouncing Dictionary, WORD and WORD(2)",
-    )
-    parser.add_argument(
-        "--tokens",
-        default=AUTOMATIC,
-        metavar="KIND[,KIND]",
-        help='tokens of both sides, or of source and target: "character", "word", "symbol" (split at spaces) or '
-        f'"subword" (on both sides); "{AUTOMATIC}" (default) chooses them by the pairs and says why',
-    )
-    parser.add_argument(
-        "--preset",
-        metavar="NAME",
-        help="use the model and training of this preset or YAML file (default: chosen by the number of pairs)",
-    )
-    parser.add_argument("--name", help="name of the preset (default: named after FILE)")
-    parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="file of the preset (default: named after FILE)")
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from core.cli.arguments import add_json, add_run, add_strategy, format_strategy, strategy_from
+from core.cli.arguments import format_strategy, strategy_from
 from core.generation import GREEDY
 from core.interpret.inspection import Inspection, Step
 from core.runs import DEFAULT_ROOT
@@ -14,44 +14,6 @@ from core.storage.errors import InputError
 
 if TYPE_CHECKING:
     pass
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_run(parser)
-    parser.add_argument("input", metavar="INPUT", help='the input sequence, such as "4 8 2 9"')
-    parser.add_argument(
-        "--prefix", default="", metavar="TOKENS", help='tokens that the output must start with, such as "9 2"'
-    )
-    _add_interventions(parser)
-    add_strategy(parser)
-    add_json(parser)
-
-
-def _add_interventions(parser: argparse.ArgumentParser) -> None:
-    """Add the options for interventions on heads; whether the model has these heads is checked when it is loaded."""
-    group = parser.add_argument_group("interventions on attention heads", "--ablate and --pattern may be repeated.")
-    group.add_argument(
-        "--ablate",
-        action="append",
-        default=[],
-        metavar="HEAD",
-        help="ablate a head (cross.2.1), a layer (cross.2) or a block (encoder, decoder, cross)",
-    )
-    group.add_argument(
-        "--ablate-with",
-        choices=("zero", "mean"),
-        default="zero",
-        help="replacement for the output of an ablated head (default: zero)",
-    )
-    group.add_argument(
-        "--pattern",
-        action="append",
-        default=[],
-        metavar="HEAD=PATTERN",
-        help='fix the attention pattern of a cross-attention head: "diagonal", "anti-diagonal" or "position K" '
-        "(0 is BOS)",
-    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from core.cli.arguments import add_json
+from core.cli.parsers import STATIC
 from core.runs.hub_space import (
     HARDWARE,
     STATIC_COSTS,
@@ -18,22 +18,6 @@ from core.runs.hub_space import (
     site_files,
     space_files,
 )
-
-STATIC = "static"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("space", metavar="OWNER/NAME", help="the Space; created if it does not exist")
-    parser.add_argument(
-        "--hardware",
-        choices=[*HARDWARE, STATIC],
-        help="what it runs on (default: zero for a new Space, no change for another); static is a site without a "
-        "server, which trains in the visitor's browser",
-    )
-    parser.add_argument("--private", action="store_true", help="let only its owner see a newly created Space")
-    parser.add_argument("--dry-run", action="store_true", help="print every file and what it costs; upload nothing")
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
+from core.cli.arguments import pairs_from, preset_from
 from core.config import Preset
 from core.interpret.shape_trace import TensorTrace, trace_shapes
 from core.models import count_parameters, outline_model
@@ -13,21 +13,6 @@ from core.tasks import build_task
 from core.teaching.bugs.descriptions import bug_notice
 from core.training.memory import MemoryEstimate, estimate_memory, machine_memory, training_memory
 from core.training.model_summary import parameter_shapes, parameters_by_module
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_preset(parser)
-    parser.add_argument(
-        "--batch-size", type=int, metavar="N", help="sequences per batch (default: several batch sizes)"
-    )
-    parser.add_argument(
-        "--length", type=int, metavar="N", help="tokens of source and target (default: several lengths)"
-    )
-    parser.add_argument(
-        "--shapes", action="store_true", help="also trace the tensors of a real batch through the model, in order"
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from core.cli import doctor_benchmark
-from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
+from core.cli.arguments import pairs_from, preset_from
 from core.cli.doctor_benchmark import Verdict
 from core.interpret.health_course import health_steps
 from core.runs import DEFAULT_ROOT
@@ -15,22 +15,6 @@ from core.storage.errors import InputError
 from core.teaching.doctor import examine_preset, examine_state
 
 MAX_STEPS = 100_000
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("--run", metavar="NAME", help="name of the run to diagnose")
-    add_preset(parser, required=False)
-    parser.add_argument(
-        "--steps", type=int, default=0, metavar="N", help="updates to train a preset first (default: 0)"
-    )
-    parser.add_argument(
-        "--all-bugs",
-        action="store_true",
-        help="doctor benchmark: switch on every bug, and diagnose every preset; with --steps also after training, "
-        "N updates for bugs and long presets, all updates for the others (saved in _doctor/ beside the runs)",
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

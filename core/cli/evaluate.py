@@ -6,11 +6,6 @@ import time
 from dataclasses import asdict
 
 from core.cli.arguments import (
-    add_ensemble,
-    add_json,
-    add_pairs,
-    add_sequences,
-    add_strategy,
     check_sequences,
     format_strategy,
     loaded_run,
@@ -28,15 +23,6 @@ from core.interpret.trained import Trained
 from core.models import count_parameters
 from core.models.ensemble import Ensemble
 from core.tasks import Batch, fixed_pairs
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_ensemble(parser)
-    add_sequences(parser, default=10_000)
-    add_pairs(parser)
-    add_strategy(parser)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

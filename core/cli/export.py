@@ -10,29 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from core.cli.arguments import add_json, add_run
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.export import export_package, export_weights
 from core.runs.onnx_export import export_onnx
 from core.storage.errors import InputError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_run(parser)
-    target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--out", type=Path, metavar="OUT", help="a new file, .zip, .onnx or folder; it must not exist")
-    target.add_argument(
-        "--html",
-        type=Path,
-        metavar="FILE",
-        help="a new page that works without a server or a network, to send to others",
-    )
-    parser.add_argument(
-        "--whole", action="store_true", help="a folder with vocabulary, model card and pairs as well, as in a .zip"
-    )
-    parser.add_argument("--half", action="store_true", help="a weight file in float16, which is half as large")
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,38 +4,12 @@ import argparse
 import json
 from pathlib import Path
 
-from core.cli.arguments import add_json
-from core.cli.import_run import add_new_name, create_run
+from core.cli.import_run import create_run
 from core.runs import RunFolder
 from core.runs.importing_models import import_model
 from core.runs.model_files import read_state_dict
 from core.runs.torch_transformer import mapping_to_yaml, propose
 from core.storage.errors import InputError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument(
-        "source",
-        type=Path,
-        metavar="FOLDER|FILE",
-        help="folder of a Marian or BART model: config.json, model.safetensors and, for text, the tokenizer's files; "
-        "or file of the state dict of a model built on nn.Transformer (.pt or .safetensors)",
-    )
-    parser.add_argument(
-        "--mapping", type=Path, metavar="FILE", help="which tensors of a state dict are which (default: proposed)"
-    )
-    parser.add_argument(
-        "--propose", type=Path, metavar="FILE", help="only write the proposed mapping of a state dict to a new file"
-    )
-    parser.add_argument(
-        "--pairs",
-        type=Path,
-        metavar="FILE",
-        help="pairs to measure the model on, as .tsv, .csv or .jsonl; without them it decodes and shows its attention",
-    )
-    add_new_name(parser)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,29 +6,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from core.cli.arguments import add_json
 from core.runs import DEFAULT_ROOT, RunFolder, other_titles
 from core.runs.importing import import_run
 from core.storage.errors import InputError, LabError
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", help="file, zip or folder written by export, or a run's best.safetensors"
-    )
-    add_new_name(parser)
-    add_json(parser)
-
-
 def run(options: argparse.Namespace) -> int:
     """Check the file and create a finished run from it."""
     return create_run(options, lambda root: import_run(root, options.file, name=options.run))
-
-
-def add_new_name(parser: argparse.ArgumentParser) -> None:
-    """Add ``--run NAME``, the name of the run to create."""
-    parser.add_argument("--run", metavar="NAME", help="name of the new run (default: preset and number)")
 
 
 def create_run(options: argparse.Namespace, create: Callable[[Path], RunFolder]) -> int:

@@ -3,12 +3,10 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
-from core.cli.arguments import add_json
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.teaching.lessons import LESSON_FOLDER, RESULTS_FILE, Lesson, lesson_names, load_lesson, measure_pair
@@ -22,15 +20,6 @@ FIGURES = (
     ("90 % exact at step", "step_of_90_percent", "{}"),
     ("output", "answer", "{}"),
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help='the lesson, or "all" (default: list the lessons)')
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="folder of the results (default: the lessons' own folder)"
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,22 +4,12 @@ import argparse
 import json
 import math
 
-from core.cli.arguments import add_json, add_run
 from core.evaluation.accuracy import perplexity, score_references
 from core.evaluation.ngram import MAX_ORDER, NGram
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Runs
 from core.storage.errors import InputError
 from core.tasks import fixed_pairs
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_run(parser)
-    parser.add_argument(
-        "--order", type=int, default=MAX_ORDER, metavar="N", help=f"order of the longest n-gram (default: {MAX_ORDER})"
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

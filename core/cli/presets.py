@@ -4,26 +4,9 @@ import argparse
 import json
 from typing import Any
 
-from core.cli.arguments import add_json
 from core.config import Preset, load_preset, preset_to_yaml
 from core.config.listing import listed_presets, missing_package
 from core.storage.errors import InputError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument(
-        "name",
-        nargs="?",
-        metavar="NAME",
-        help="print this preset as YAML: every key that --set takes, with its value and its meaning",
-    )
-    parser.add_argument(
-        "--times",
-        action="store_true",
-        help="also count parameters, and measure for about a minute how long each preset trains here on one thread",
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,19 +3,8 @@
 import argparse
 import json
 
-from core.cli.arguments import add_json
 from core.runs import DEFAULT_ROOT, RunFolder, other_titles
-from core.runs.names import MAX_TITLE_LENGTH
 from core.storage.errors import InputError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("name", metavar="RUN", help="name of the run")
-    parser.add_argument(
-        "title", metavar="TITLE", help=f'its new title, 1 to {MAX_TITLE_LENGTH} characters; "" restores the default'
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,22 +4,11 @@ import argparse
 import json
 from pathlib import Path
 
-from core.cli.arguments import add_json, add_pairs, add_run, add_sequences, check_sequences
+from core.cli.arguments import check_sequences
 from core.reports.report import REPORT_FILES, write_report
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.run import Runs
 from core.storage.errors import InputError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_run(parser)
-    add_sequences(parser, default=10_000)
-    add_pairs(parser)
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="folder of the report (default: report/ in the run's folder)"
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

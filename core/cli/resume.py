@@ -2,7 +2,7 @@
 
 import argparse
 
-from core.cli.arguments import add_device, add_json, add_log, add_run, changes_from, recorded_command
+from core.cli.arguments import changes_from, recorded_command
 from core.cli.signals import stopped_by_signals
 from core.cli.train import follow, print_result, report_end, train_with_bar
 from core.config import Preset
@@ -17,21 +17,6 @@ from core.training.schedules import learning_rate_at
 from core.training.state import TrainingState
 
 STEPS = "training.steps"  # the only value that can change: what the run has learned so far belongs to the others
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_run(parser)
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar=f"{STEPS}=N",
-        help="extend the run, also a finished one, to N training steps; the schedule goes on as that of N steps",
-    )
-    add_device(parser)
-    add_log(parser)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,16 +5,10 @@ import json
 import sys
 from typing import Any
 
-from core.cli.arguments import add_json
 from core.reports.formatting import percent
 from core.runs import DEFAULT_ROOT, RunError, RunFolder, RunQuality, list_runs
 
 _COLUMNS = ("title", "name", "preset", "status", "step", "exact match or BLEU", "created (UTC)", "task")
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

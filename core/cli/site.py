@@ -3,30 +3,6 @@
 import argparse
 import importlib
 import json
-from pathlib import Path
-
-from core.cli.arguments import add_json
-
-_PRESETS = "tiny, those of digits, numbers and words with a Transformer, and addition"
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder, or an earlier site")
-    parser.add_argument(
-        "--preset",
-        action="append",
-        metavar="NAME",
-        help=f"a preset that can be trained there; repeatable (default: {_PRESETS})",
-    )
-    parser.add_argument(
-        "--run",
-        action="append",
-        metavar="NAME",
-        help="a finished run to decode with, the one that the site opens with first; repeatable "
-        "(default: the two that ship)",
-    )
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

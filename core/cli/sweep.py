@@ -5,11 +5,9 @@ import contextlib
 import json
 import sys
 from collections import Counter
-from pathlib import Path
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_json, add_log
 from core.cli.signals import stopped_by_signals
 from core.config.preset import PLUGIN_FILES
 from core.runs import DEFAULT_ROOT
@@ -26,35 +24,6 @@ from core.runs.sweeps.trials import examined_trials
 from core.storage.errors import InputError
 
 MAX_PARTS = 10_000
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("file", type=Path, metavar="SWEEP.yaml", help="the sweep; docs/sweeps.md lists its keys")
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        metavar="N",
-        help="runs to train at the same time, each in a process with one thread (default: the number of cores)",
-    )
-    parser.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="train on a Ray cluster: HOST:PORT of its head, or auto on one of its nodes (docs/sweeps.md); "
-        "--jobs then limits the runs on all nodes (default: as many as the nodes have cores or GPUs for)",
-    )
-    parser.add_argument(
-        "--extend", action="store_true", help="add the seeds, values or trials that the file has more than before"
-    )
-    parser.add_argument("--index", type=int, metavar="K", help="search: grid: train part K of N only, from 0")
-    parser.add_argument("--of", type=int, metavar="N", help="number of parts, such as the size of a job array")
-    parser.add_argument(
-        "--storage",
-        metavar="URL",
-        help="database of Optuna's study, such as postgresql://… (default: a journal file in the sweep's folder)",
-    )
-    add_log(parser)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

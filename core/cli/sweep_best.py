@@ -7,23 +7,13 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from core.cli.arguments import add_json, add_sequences, check_sequences
+from core.cli.arguments import check_sequences
 from core.config import pairs_beside, preset_to_yaml
 from core.runs import DEFAULT_ROOT
 from core.runs.sweeps.best import Best, find_best, saved_preset
 from core.runs.sweeps.folder import SweepFile, SweepFolder
 from core.runs.sweeps.trials import describe
 from core.storage.errors import InputError
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("sweep", metavar="NAME", help="name of the sweep")
-    parser.add_argument(
-        "--save-preset", type=Path, metavar="FILE.yaml", help="write the preset with the best settings and first seed"
-    )
-    add_sequences(parser, default=10_000)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

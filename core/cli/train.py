@@ -11,7 +11,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_device, add_json, add_log, add_preset, pairs_from, preset_from, recorded_command
+from core.cli.arguments import pairs_from, preset_from, recorded_command
 from core.cli.signals import stopped_by_signals
 from core.config import Preset
 from core.evaluation.significance import Spread
@@ -36,18 +36,6 @@ SPREAD = {  # figures summarized over seeds, where they are measured: label and 
     "token_accuracy": ("token accuracy", "{:.2%}"),
     "seconds": ("seconds", "{:.1f}"),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_preset(parser)
-    parser.add_argument("--run", metavar="NAME", help="name of the new run (default: preset and number)")
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="train N runs with consecutive seeds, named NAME-seed-0 and so on"
-    )
-    add_device(parser)
-    add_log(parser)
-    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

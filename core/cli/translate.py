@@ -8,19 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_ensemble, add_strategy, loaded_run, strategy_from
+from core.cli.arguments import loaded_run, strategy_from
 from core.generation.translation import WINDOW, translate
 
 BEAM_SIZE = 5
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    add_ensemble(parser)
-    add_strategy(parser, beam_size=BEAM_SIZE)
-    parser.add_argument(
-        "--json", action="store_true", help="print all outputs as one JSON object at the end, instead of line by line"
-    )
 
 
 def run(options: argparse.Namespace) -> int:

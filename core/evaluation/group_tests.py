@@ -13,6 +13,8 @@ from core.evaluation.significance import CONFIDENCE
 
 RESAMPLES = 10_000  # random permutations, where there are more than so many
 Test = Literal["welch", "permutation"]
+Measure = Literal["loss", "free_running_loss", "token_accuracy", "exact_match", "bleu", "chrf"]
+"""What groups are compared by."""
 
 
 @dataclass(frozen=True)

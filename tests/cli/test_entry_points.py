@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from core.__main__ import build_parser, command_parser, main
-from core.cli import COMMANDS
+from core.cli import COMMANDS, analyze_prediction, parsers
+from core.reports.comparison import groups
+from core.runs import hub_space
+from core.runs.sweeps import table
+from core.tasks.ingest import formats
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
@@ -48,29 +52,36 @@ def test_help_imports_no_command_and_nothing_heavy():
 def test_presets_are_listed_without_torch():
     modules = modules_of("presets")
     assert not modules & (HEAVY - {"pydantic"})
-    assert {name for name in modules if name.startswith("core.cli.")} == {"core.cli.presets", "core.cli.arguments"}
+    assert {name for name in modules if name.startswith("core.cli.")} == {
+        f"core.cli.{name}" for name in ("presets", "parsers", "arguments", "bench_subjects")
+    }
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
         ("train", "--preset", "nothing"),
-        ("train", "--run", "a", "--preset=missing.yaml"),
         ("train", "--preset", "tiny", "--set", "training.stepz=5"),
-        ("describe", "--preset", "nothing"),
-        ("doctor", "--preset", "nothing"),
+        ("train", "--preset", "tiny", "--bogus"),
         ("bench", "solve", "--preset", "nothing"),
     ],
     ids=" ".join,
 )
-def test_presets_that_do_not_exist_or_are_not_valid_are_refused_without_torch(arguments):
+def test_wrong_options_and_presets_are_refused_without_torch(arguments):
     assert not modules_of(*arguments, code=2) & (HEAVY - {"pydantic"})
 
 
 def test_every_module_of_the_commands_is_reached():
     modules = {path.stem for path in (REPOSITORY / "core/cli").glob("*.py")} - {"__init__"}
-    shared = {"arguments", "analyze_prediction", "doctor_benchmark", "signals"}
+    shared = {"arguments", "analyze_prediction", "bench_subjects", "doctor_benchmark", "parsers", "signals"}
     assert modules - shared == {"import_run" if name == "import" else name.replace("-", "_") for name in COMMANDS}
+
+
+def test_choices_are_those_that_the_commands_know():
+    assert tuple(hub_space.HARDWARE) == parsers.HARDWARE
+    assert tuple(analyze_prediction.METHODS) == parsers.METHODS
+    assert parsers.PAIR_FORMATS == formats.FORMATS
+    assert parsers.TABLE_FORMATS == tuple(groups.FORMATS) == tuple(table.FORMATS)
 
 
 def test_help_lists_every_command_with_its_summary():

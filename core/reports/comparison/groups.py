@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from itertools import combinations
-from typing import Any, Literal, get_args
+from typing import Any
 
 from core.config import Preset
 from core.evaluation.accuracy import evaluate
-from core.evaluation.group_tests import GroupTest, Test, compare_groups, holm, smallest_p
+from core.evaluation.group_tests import GroupTest, Measure, Test, compare_groups, holm, smallest_p
 from core.evaluation.significance import Spread, t_interval
 from core.reports.comparison.comparable import MAX_GROUPED_RUNS, check_comparable, differing_settings
 from core.reports.comparison.measurement import ComparisonProgress
@@ -26,8 +26,6 @@ from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 
 MAX_PAIRS = 190  # of 20 groups; more with a baseline only
-Measure = Literal["loss", "free_running_loss", "token_accuracy", "exact_match", "bleu", "chrf"]
-MEASURES: tuple[Measure, ...] = get_args(Measure)
 Groups = dict[str, tuple[str, ...]]
 """Names of runs by the label of their group."""
 

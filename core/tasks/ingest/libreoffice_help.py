@@ -14,7 +14,6 @@ from core.tasks.pairs import source_key
 from core.text.subwords import WORD_START
 from core.text.validation import quote
 
-HELP_FOLDER = Path("/usr/share/libreoffice/help")
 MAX_WORDS, MIN_HELD_OUT_WORDS = 40, 3
 _PAGES_PER_SPLIT = 25  # one page in so many is for testing, another for validation
 _BLOCKS = {"p", "h1", "h2", "h3", "h4", "h5", "h6"}
@@ -37,7 +36,7 @@ def read_help(folder: Path, languages: tuple[str, str]) -> Iterator[HelpPair]:
     """Yield the paragraphs that both languages have and that differ, each pair once, ordered by page.
 
     Args:
-        folder: such as ``HELP_FOLDER``; it has one folder a language.
+        folder: such as ``/usr/share/libreoffice/help``; it has one folder a language.
         languages: of source and target, such as ("en-US", "de").
 
     Raises:
