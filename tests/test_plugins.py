@@ -24,6 +24,7 @@ from core.runs.model_card import model_card
 from core.storage.errors import InputError, LabError
 from core.tasks import TASKS, build_task, fixed_pairs
 from core.training.history import History
+from tests.support.command_output import last_json
 
 EXAMPLE = Path(__file__).parents[1] / "docs/examples/rotated_letters.py"
 BLOCKS_EXAMPLE = EXAMPLE.with_name("modern_blocks.py")
@@ -78,7 +79,7 @@ def forget() -> None:
 def test_a_task_and_a_metric_of_a_file_work_in_every_command(core, root):
     code, output, errors = core("--plugin", str(EXAMPLE), "train", *LETTERS, "--run", "mine", "--json")
     assert code == 0, errors
-    trained = json.loads(output.splitlines()[-1])
+    trained = last_json(output)
     assert 0 <= trained["metrics"]["first_letter"] <= 1
     assert "first_letter" in output.splitlines()[0]
     for command in (
@@ -95,7 +96,7 @@ def test_a_task_and_a_metric_of_a_file_work_in_every_command(core, root):
             assert "expected  b c d a" in output
     forget()
     code, output, _ = core("evaluate", "--plugin", str(EXAMPLE), "--run", "mine", "--sequences", "8", "--json")
-    assert set(json.loads(output.splitlines()[-1])["metrics"]) == {"first_letter"}
+    assert set(last_json(output)["metrics"]) == {"first_letter"}
     assert r"| first\_letter (metric of a plugin) |" in (root / "mine/report/report.md").read_text()
 
 
@@ -252,7 +253,7 @@ def test_a_file_that_is_no_program_is_refused(core, tmp_path, name, message):
     code, output, errors = core("presets", "--json", "--plugin", str(tmp_path / name) if name else "")
     assert code == 2
     assert message in errors
-    assert message in json.loads(output.splitlines()[-1])["error"]
+    assert message in last_json(output)["error"]
 
 
 def test_what_builds_another_thing_is_refused(tiny):

@@ -73,8 +73,8 @@ class Interventions:
 
     Attributes:
         ablated: heads with a replaced output.
-        means: the replacements, (K,) float per head, as returned by ``core.interpret.ablation.head_means``; None for
-            zeros.
+        means: the replacements, (K,) float per head, as returned by ``core.interpret.ablation.mean_head_outputs``; None
+            for zeros.
         patterns: cross-attention heads and the patterns they follow.
     """
 

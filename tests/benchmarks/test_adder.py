@@ -22,6 +22,7 @@ from core.runs.load import load_run
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.vocab import EOS_ID
+from tests.support.command_output import last_json
 from tests.support.scripted_models import ScriptedModel
 
 PRESET = load_preset("addition-10-digits")
@@ -82,7 +83,7 @@ def test_the_submission_adds_as_the_run_does(run, tmp_path, capsys, monkeypatch)
     file = tmp_path / "submission.py"
     command = ["--checkpoints", str(run.path.parent), "bench", "adder", "--run", "sums", "--submission", str(file)]
     assert main([*command, "--json"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    result = last_json(capsys.readouterr().out)
     assert result["right"] < 100  # it has hardly been trained
     spec = importlib.util.spec_from_file_location("submission", file)
     submission = importlib.util.module_from_spec(spec)

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import shutil
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from core.interpret.head_table import measure_heads
 from core.runs import DEFAULT_ROOT
 from core.runs.load import load_run
 from core.tasks import fixed_pairs
+from tests.support.command_output import last_json
 
 RUN = "digits-reversal-shipped"  # trained, so that heads differ
 TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("mass", "uniform", "aer")]
@@ -56,7 +56,7 @@ def test_json_has_every_head_with_every_score(analyzed, measured):
     table, exact_match = measured
     code, output, _ = analyzed
     assert code == 0
-    result = json.loads(output.splitlines()[-1])
+    result = last_json(output)
     assert (result["run"], result["preset"], result["sequences"]) == (RUN, "digits-reversal", 30)
     assert [(head["block"], head["layer"], head["head"]) for head in result["heads"]] == [
         (block, layer, head) for block in ("encoder", "decoder", "cross") for layer in (1, 2) for head in (1, 2, 3, 4)
@@ -121,7 +121,7 @@ def test_an_invalid_number_of_sequences_is_refused(root):
 def test_scores_without_any_row_are_dashes_and_null(trained, capsys):
     assert main(["--checkpoints", str(trained), "analyze", "--run", "done", "--sequences", "30", "--json"]) == 0
     output = capsys.readouterr().out
-    heads = json.loads(output.splitlines()[-1])["heads"]
+    heads = last_json(output)["heads"]
     decoder = [head for head in heads if head["block"] == "decoder"]
     assert [(head["rows"], head["entropy"], head["nearest_head"]) for head in decoder] == [(0, None, None)] * 2
     assert "nan" not in output.lower()

@@ -3,7 +3,6 @@
 import contextlib
 import csv
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from core.__main__ import main
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.run import Runs
+from tests.support.command_output import last_json
 from tests.support.trainings import train_run
 
 
@@ -44,7 +44,7 @@ def test_csv_and_json_have_every_figure(root, tmp_path):
     code, text, _ = analyze(root, "--run", "a", "--health", "--csv", str(tmp_path / "h.csv"), "--json")
     assert code == 0
     rows = list(csv.DictReader((tmp_path / "h.csv").open()))
-    records = json.loads(text.splitlines()[-1])["health"]
+    records = last_json(text)["health"]
     snapshots = Runs(root)["a"].replay.snapshots()
     assert [row["step"] for row in rows] == ["0", "4", "8"]
     for row, record, snapshot in zip(rows, records, snapshots, strict=True):

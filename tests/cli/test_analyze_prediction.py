@@ -14,6 +14,7 @@ from core.interpret.attribution import activation_patching, direct_logit_attribu
 from core.interpret.attribution.prediction import prediction_at
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.load import load_run
+from tests.support.command_output import last_json
 from tests.support.trainings import train_run
 
 RUN = "digits-reversal-shipped"
@@ -109,7 +110,7 @@ def test_a_recurrent_run_is_explained_with_the_methods_that_it_has(tmp_path, tin
     code, output, _ = analyze(*EXAMPLE, "--json", root=tmp_path, run="gru")
     assert code == 0
     assert "\nlens: the logit lens needs a residual stream; GRUSeq2Seq has none" in output
-    assert {"tokens", "value-zeroing"} <= set(json.loads(output.splitlines()[-1])["methods"])
+    assert {"tokens", "value-zeroing"} <= set(last_json(output)["methods"])
     code, _, errors = analyze(*EXAMPLE, "--method", "lens", root=tmp_path, run="gru")
     assert code == 2
     assert "GRUSeq2Seq has none" in errors
@@ -126,7 +127,7 @@ def test_an_encoder_only_run_is_explained_at_a_position_of_the_input(tmp_path):
     assert code == 0
     assert "\nstep 4, at position 4, <MASK>: why 2, not 5?\n" in output
     assert "changed input: 4 8 5 <MASK> 8 4; why 2, not 5?\n" in output
-    result = json.loads(output.splitlines()[-1])
+    result = last_json(output)
     assert (result["prefix"], result["position"]) == ([], 4)
     found = {name: method["result"] for name, method in result["methods"].items()}
     assert list(found) == methods

@@ -1,6 +1,5 @@
 """The benchmarks measure what they report. Run at tiny sizes: this tests what they count, not how fast it is."""
 
-import json
 from importlib.util import find_spec
 
 import pytest
@@ -33,12 +32,13 @@ from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
+from tests.support.command_output import last_json
 
 
 def run_bench(capsys, *command: str) -> dict:
     """Run a benchmark and return its JSON output."""
     assert main(["bench", *command, "--json"]) == 0
-    return json.loads(capsys.readouterr().out.splitlines()[-1])
+    return last_json(capsys.readouterr().out)
 
 
 def set_constants(monkeypatch, module, **constants) -> None:

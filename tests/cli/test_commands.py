@@ -1,6 +1,5 @@
 """Training, evaluating and reporting on the command line; invalid input is refused in one line."""
 
-import json
 import os
 import re
 import signal
@@ -19,26 +18,12 @@ from core.runs import RunFolder, RunInfo
 from core.runs.estimate import TrainingTime
 from core.runs.load import load_run
 from core.tasks import fixed_pairs
+from tests.support.command_output import last_json
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIGURES = {"exact_match", "token_accuracy", "loss", "perplexity"}
 QUICK = ["--set", "training.steps=6", "--set", "training.warmup_steps=2", "--set", "training.evaluate_every=3"]
 SMALL = ["--set", "training.validation_sequences=8", "--set", "training.batch_size=8", "--set", "model.d_model=16"]
-
-
-@pytest.fixture
-def lab(root, capsys):
-    """Run a command below a folder of its own: (exit code, standard output, standard error)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--checkpoints", str(root), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-def last_json(output: str) -> dict:
-    return json.loads(output.strip().splitlines()[-1])
 
 
 # --- train and resume -------------------------------------------------------------------------------------------

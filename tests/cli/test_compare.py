@@ -1,13 +1,12 @@
 """``compare``: tables, JSON, and refusals in one line."""
 
-import json
-
 import pytest
 import torch
 
 from core.__main__ import main
 from core.cli.compare import named_runs
 from core.runs import RunFolder
+from tests.support.command_output import last_json
 from tests.support.trainings import train_run
 
 
@@ -54,7 +53,7 @@ def test_json_has_all_figures_and_lengths(compared):
     assert errors == ""
     assert "over seeds, mean ± standard deviation" in output
     assert "is not evaluated on longer inputs" not in output  # 16 are enough for twice 5 digits
-    result = json.loads(output.strip().splitlines()[-1])
+    result = last_json(output)
     assert [run["run"] for run in result["runs"]] == ["rev-seed-0", "rev-seed-1", "gru"]
     assert [(group["label"], group["n"], group["seeds"]) for group in result["groups"]] == [
         ("rev", 2, [0, 1]),
@@ -73,7 +72,7 @@ def test_json_has_all_figures_and_lengths(compared):
 def test_a_range_of_lengths_gives_means_beyond_the_training_lengths(compared):
     code, output, _ = compared("--runs", "rev,gru", "--lengths", "4-12", "--per-length", "7", "--json")
     assert code == 0
-    lengths = json.loads(output.strip().splitlines()[-1])["lengths"]
+    lengths = last_json(output)["lengths"]
     assert set(lengths["inputs"]) == {7}
     assert lengths["at"] == list(range(4, 13))
     assert lengths["longer"]["at"] == list(range(6, 13))  # trained on 2 to 5

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from core.runs import RunFolder
 from core.runs.sweeps.folder import SweepFile, SweepFolder, TrialRecord
 from core.runs.sweeps.trials import grid_trials
 from tests.runs.sweeps.conftest import make_sweep
+from tests.support.command_output import last_json
 from tests.support.trainings import train_run
 
 
@@ -49,7 +49,7 @@ def compared(shelf, capsys):
 
 
 def result_of(output: str) -> dict:
-    return json.loads(output.strip().splitlines()[-1])
+    return last_json(output)
 
 
 def test_groups_by_pattern_are_tested_two_by_two(compared):

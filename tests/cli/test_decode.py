@@ -1,7 +1,5 @@
 """``decode`` and ``evaluate`` with decoding strategies, prefixes and interventions."""
 
-import json
-
 import pytest
 import torch
 
@@ -14,6 +12,7 @@ from core.interpret.interventions import Interventions
 from core.runs import DEFAULT_ROOT
 from core.runs.load import load_run
 from core.tasks import fixed_pairs
+from tests.support.command_output import last_json
 
 
 @pytest.fixture
@@ -25,10 +24,6 @@ def lab(trained, capsys):
         return code, *capsys.readouterr()
 
     return run
-
-
-def last_json(output: str) -> dict:
-    return json.loads(output.strip().splitlines()[-1])
 
 
 def test_beam_search_prints_ranked_hypotheses_with_scores(lab, trained):

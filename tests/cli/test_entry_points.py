@@ -1,7 +1,6 @@
 """How the command line starts: quickly, with few imports, and under the name it is installed by."""
 
 import importlib
-import json
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from core.reports.comparison import groups
 from core.runs import hub_space
 from core.runs.sweeps import table
 from core.tasks.ingest import formats
+from tests.support.command_output import last_json
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
@@ -36,7 +36,7 @@ def modules_of(*arguments: str, code: int = 0) -> set[str]:
     """Run a command in a new process and return the modules that it imported, packages left out."""
     command = [sys.executable, "-c", REPORT, *arguments]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
-    report = json.loads(done.stdout.splitlines()[-1])
+    report = last_json(done.stdout)
     assert report["code"] == code
     return {name for name, file in report["files"].items() if not file.endswith("__init__.py")} | {
         name.split(".")[0] for name in report["files"]

@@ -1,6 +1,5 @@
 """``evaluate`` decodes each input once with padding and once without, and computes everything from these outputs."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from core.interpret.recorded_outputs import decode_recorded, score_recorded_head
 from core.runs import RunFolder
 from core.runs.load import load_run
 from core.tasks import fixed_pairs
+from tests.support.command_output import last_json
 from tests.support.decodes import Decodes, counted_decodes
 from tests.support.trainings import train_run
 
@@ -41,7 +41,7 @@ def test_each_input_is_decoded_once_with_padding_and_once_without(trained, trans
 
 def test_with_another_strategy_the_heads_are_scored_on_greedy_outputs(translating, capsys):
     counts = evaluated(translating, "french", "--strategy", "beam", "--json")
-    scored = json.loads(capsys.readouterr().out.splitlines()[-1])["cross_attention"]
+    scored = last_json(capsys.readouterr().out)["cross_attention"]
     assert {kind: {count for (of, _), count in counts.items() if of == kind} for kind in ("beam", "greedy")} == {
         "beam": {2},
         "greedy": {1},

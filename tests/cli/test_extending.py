@@ -1,12 +1,9 @@
 """``resume --set training.steps=N`` extends a run, also a finished one, as its help promises."""
 
-import json
-
 import pytest
 import torch
 from torch.testing import assert_close
 
-from core.__main__ import main
 from core.runs import RunFolder, check_resumable
 from core.runs.importing import import_weights
 from core.runs.training_state import load_state
@@ -15,19 +12,9 @@ from core.training.history import History
 from core.training.loop import train
 from core.training.schedules import learning_rate_at
 from core.training.state import TrainingState
+from tests.support.command_output import last_json
 
 SIZES = {"steps": 6, "warmup_steps": 2, "evaluate_every": 3, "validation_sequences": 8, "batch_size": 8}
-
-
-@pytest.fixture
-def lab(root, capsys):
-    """Run a command below a folder of its own: (exit code, standard output, standard error)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--checkpoints", str(root), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
@@ -62,7 +49,7 @@ def test_with_a_schedule_without_an_end_it_is_the_longer_run_bit_for_bit(lab, tr
     short, straight = trained_run("short", schedule=schedule), trained_run("long", schedule=schedule, steps=12)
     code, output, _ = lab("resume", "--run", "short", "--set", "training.steps=12", "--json")
     assert code == 0
-    assert {"status": "finished", "steps": 12}.items() <= json.loads(output.splitlines()[-1]).items()
+    assert {"status": "finished", "steps": 12}.items() <= last_json(output).items()
     assert short.read_preset() == straight.read_preset()
     assert_same(state_of(short), state_of(straight))
     assert History.load(short.metrics).points()["loss"] == History.load(straight.metrics).points()["loss"]

@@ -19,6 +19,7 @@ from core.cli import COMMANDS, EXAMPLES
 from core.config import ConfigError, load_preset, preset_to_yaml
 from core.runs import DEFAULT_ROOT
 from core.training.distributed import ProcessGroup
+from tests.support.command_output import last_json
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 QUICK = {"steps": 6, "warmup_steps": 2, "evaluate_every": 3, "validation_sequences": 8, "batch_size": 8}
@@ -53,17 +54,6 @@ MISTAKES = {
 CHANGES = [part for key, value in QUICK.items() for part in ("--set", f"training.{key}={value}")]
 
 
-@pytest.fixture
-def lab(root, capsys):
-    """Run a command below a folder of its own: (exit code, standard output, standard error)."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--checkpoints", str(root), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
-
-
 def at_step_4(monkeypatch, action) -> None:
     """Let something happen when a training makes its fourth step."""
     import core.cli.train as command
@@ -88,10 +78,10 @@ def test_a_stopped_training_ends_with_the_code_of_its_signal(lab, monkeypatch, n
         at_step_4(stopping, lambda: signal.raise_signal(number))
         ended, output, _ = lab("train", "--preset", "tiny", "--run", "a", *CHANGES, *seeds, "--json")
     assert ended == code
-    assert json.loads(output.splitlines()[-1])["status"] == "stopped"
+    assert last_json(output)["status"] == "stopped"
     ended, output, _ = lab("resume", "--run", "a-seed-0" if seeds else "a", "--json")
     assert ended == 0
-    assert json.loads(output.splitlines()[-1])["status"] == "finished"
+    assert last_json(output)["status"] == "finished"
 
 
 def test_a_training_that_another_process_stopped_does_not_end_with_success(lab, monkeypatch):
@@ -185,7 +175,7 @@ def test_a_folder_of_runs_that_is_a_file_is_an_error_in_json(tmp_path, capsys):
 def test_the_list_of_lessons_is_printed_as_json(lab):
     code, output, _ = lab("lesson", "--json")
     assert code == 0
-    lessons = json.loads(output.splitlines()[-1])["lessons"]
+    lessons = last_json(output)["lessons"]
     assert lessons["no-causal-mask"] in output.splitlines()[list(lessons).index("no-causal-mask")]
 
 

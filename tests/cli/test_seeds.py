@@ -1,6 +1,5 @@
 """``train --seeds``: one run per seed, and mean and standard deviation of those that finished."""
 
-import json
 import signal
 
 import pytest
@@ -9,6 +8,7 @@ from core.__main__ import main
 from core.evaluation.significance import Spread
 from core.runs import RunFolder
 from core.training import loop as training
+from tests.support.command_output import last_json
 
 QUICK = ["--set", "training.steps=6", "--set", "training.warmup_steps=2", "--set", "training.evaluate_every=3"]
 SMALL = ["--set", "training.validation_sequences=8", "--set", "training.batch_size=8", "--set", "model.d_model=16"]
@@ -30,7 +30,7 @@ def test_seeds_train_one_run_each_and_print_mean_and_deviation(seeds, root):
     assert code == 0
     assert sorted(folder.name for folder in root.iterdir()) == ["mine-seed-4", "mine-seed-5", "mine-seed-6"]
     assert RunFolder(root, "mine-seed-6").read_preset().training.seed == 6
-    result = json.loads(output.strip().splitlines()[-1])
+    result = last_json(output)
     assert (result["group"], result["status"], [run["run"] for run in result["runs"]]) == (
         "mine",
         "finished",
@@ -47,9 +47,9 @@ def test_seeds_train_one_run_each_and_print_mean_and_deviation(seeds, root):
 
 
 def test_a_seed_trains_as_it_does_alone(seeds):
-    together = json.loads(seeds("--seeds", "2", "--json")[1].strip().splitlines()[-1])
+    together = last_json(seeds("--seeds", "2", "--json")[1])
     assert [run["run"] for run in together["runs"]] == ["tiny-seed-0", "tiny-seed-1"]  # named after the preset
-    alone = json.loads(seeds("--seed", "1", "--json")[1].strip().splitlines()[-1])
+    alone = last_json(seeds("--seed", "1", "--json")[1])
     assert together["runs"][1]["loss"] == alone["loss"]
 
 
@@ -83,7 +83,7 @@ def test_ctrl_c_stops_the_current_seed_and_starts_no_other(seeds, root, monkeypa
     monkeypatch.setattr(command, "_show", interrupted)
     code, output, errors = seeds("--seeds", "3", "--run", "mine", "--json")
     assert code == 130
-    result = json.loads(output.strip().splitlines()[-1])
+    result = last_json(output)
     assert (result["status"], len(result["runs"])) == ("stopped", 1)
     assert "loss" not in result  # no run finished, so there is no mean
     assert "stopped: 2 of 3 seeds not started" in errors
@@ -100,6 +100,6 @@ def test_a_failed_seed_is_left_out_of_the_mean(seeds, monkeypatch):
     monkeypatch.setattr("core.training.loop.clip_gradients", once_broken)
     code, output, _ = seeds("--seeds", "3", "--json")
     assert code == 1
-    result = json.loads(output.strip().splitlines()[-1])
+    result = last_json(output)
     assert [run["status"] for run in result["runs"]] == ["failed", "finished", "finished"]
     assert (result["status"], result["loss"]["n"]) == ("failed", 2)

@@ -1,6 +1,5 @@
 """``sweep``, ``sweep-table`` and ``sweep-best`` on the command line, with threads in place of processes."""
 
-import json
 import signal
 import sys
 from collections import namedtuple
@@ -15,6 +14,7 @@ from core.runs import RunFolder
 from core.runs.sweeps.folder import SweepFolder
 from core.runs.sweeps.table import sweep_table
 from tests.runs.sweeps.conftest import ThreadProcess
+from tests.support.command_output import last_json
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/modern_blocks.py"
 AXES = "axes:\n  model.d_model: [16, 32]\n"
@@ -23,16 +23,11 @@ SEARCH = "search: tpe\ntrials: 2\naxes:\n  training.learning_rate: {low: 0.001, 
 
 
 @pytest.fixture
-def lab(root, capsys, monkeypatch):
-    """Run a command below a folder of its own: (exit code, standard output, standard error)."""
+def lab(lab, monkeypatch):
+    """Run a command, with threads in place of processes."""
     monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", ThreadProcess)
     monkeypatch.setattr("core.cli.sweep.usable_cores", lambda: 2)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--checkpoints", str(root), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
+    return lab
 
 
 @pytest.fixture
@@ -45,10 +40,6 @@ def file(tmp_path, tiny):
         return str(tmp_path / "s.yaml")
 
     return write
-
-
-def last_json(output: str) -> dict:
-    return json.loads(output.splitlines()[-1])
 
 
 def test_a_sweep_prints_a_line_a_run_and_then_its_table(lab, file, root):

@@ -7,11 +7,12 @@ import pytest
 
 from core.__main__ import main
 from core.runs import RunFolder, RunInfo
+from tests.support.command_output import last_json
 
 
 @pytest.fixture
-def lab(root, tiny, capsys):
-    """Run a command on three runs, one of them damaged: (exit code, standard output, standard error)."""
+def lab(lab, root, tiny):
+    """Run a command on three runs, one of them damaged."""
     now = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
     for age, name in enumerate(("tiny-2", "tiny-1")):
         folder = RunFolder.create(root, tiny, name=name)
@@ -19,12 +20,7 @@ def lab(root, tiny, capsys):
         folder.write_info(RunInfo(status="stopped", created=created, step=4, exact_match=0.25 if age else None))
     RunFolder.create(root, tiny, name="torn")
     (root / "torn" / "run.json").write_text("{")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--checkpoints", str(root), *arguments])
-        return code, *capsys.readouterr()
-
-    return run
+    return lab
 
 
 def test_runs_are_listed_with_their_titles_the_latest_first(lab):
@@ -59,7 +55,7 @@ def test_a_folder_without_runs_has_an_empty_list(root, capsys):
 
 def test_rename_stores_a_title_and_restores_the_default(lab, root):
     code, output, _ = lab("rename", "tiny-1", " Mine ", "--json")
-    assert (code, json.loads(output.splitlines()[-1])) == (0, {"run": "tiny-1", "title": "Mine"})
+    assert (code, last_json(output)) == (0, {"run": "tiny-1", "title": "Mine"})
     assert RunFolder(root, "tiny-1").read_title() == "Mine"
     assert lab("rename", "tiny-1", "")[1] == "run tiny-1: tiny 1\n"
 

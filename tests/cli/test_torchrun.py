@@ -14,6 +14,7 @@ import pytest
 from core.__main__ import main
 from core.runs import RunFolder
 from core.runs.training_state import load_state
+from tests.support.command_output import last_json
 from tests.support.distributed_worker import REPOSITORY, start_two_processes
 
 QUICK = {"steps": 800, "batch_size": 8, "evaluate_every": 100, "warmup_steps": 2, "validation_sequences": 8}
@@ -79,7 +80,7 @@ def test_a_run_resumes_alone_after_another_process_was_killed(root, capsys):
     output, errors = first.communicate(timeout=300)
     assert first.returncode == 1
     assert second.communicate(timeout=300) == ("", "")
-    assert json.loads(output.splitlines()[-1])["status"] == "failed"
+    assert last_json(output)["status"] == "failed"
     assert "another process of this training has ended" in errors
     assert_resumable(root)
     folder = RunFolder(root, "a")
@@ -144,7 +145,7 @@ def test_a_signal_stops_all_processes_after_the_same_step(root, how):
     again = torchrun("core", "--checkpoints", str(root), "resume", "--run", "a", "--device", "cpu", "--json")
     output, errors = again.communicate(timeout=300)
     assert again.returncode == 0, errors
-    assert json.loads(output.splitlines()[-1])["status"] == "finished"
+    assert last_json(output)["status"] == "finished"
     assert steps_of(RunFolder(root, "a")) == list(range(1, QUICK["steps"] + 1))
 
 

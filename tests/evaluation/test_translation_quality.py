@@ -1,7 +1,6 @@
 """BLEU and chrF: sacrebleu's scores of the answers' text, for translation tasks only."""
 
 import hashlib
-import json
 import re
 import sys
 from dataclasses import asdict, replace
@@ -33,6 +32,7 @@ from core.storage.tensor_file import read_tensors
 from core.tasks import build_task, fixed_pairs
 from core.text.vocab import EOS_ID, UNK_ID, until_eos
 from core.training.history import History
+from tests.support.command_output import last_json
 from tests.support.trainings import train_run
 
 sacrebleu = pytest.importorskip("sacrebleu")
@@ -235,7 +235,7 @@ def test_training_prints_bleu_and_chrf(translation_preset, root, tmp_path, capsy
     assert main(["--checkpoints", str(root), "train", "--preset", str(preset), "--seeds", "2", "--json"]) == 0
     printed = capsys.readouterr().out
     assert len(re.findall(r"validation loss \d\.\d{4}  BLEU +\d+\.\d  chrF +\d+\.\d  exact match", printed)) == 4
-    result = json.loads(printed.splitlines()[-1])
+    result = last_json(printed)
     runs = result["runs"]
     assert result["bleu"]["mean"] == pytest.approx(sum(run["bleu"] for run in runs) / 2)
     assert f"chrF                     {result['chrf']['mean']:.2f} ± " in printed
@@ -263,7 +263,7 @@ def test_evaluate_and_decode_print_text_and_scores(translation_runs, capsys):
         assert main([*arguments, *command]) == 0
         printed = capsys.readouterr().out
         quality = decode_unpadded(loaded.model, pairs, strategy=strategy).quality(loaded.task)
-        result = json.loads(printed.strip().splitlines()[-1])
+        result = last_json(printed)
         assert result["quality"] == asdict(quality)
         assert result["copying"] == asdict(copying)
         assert re.search(rf"^BLEU +{quality.bleu:.2f}  .*as they are: {copying.bleu:.2f}$", printed, re.MULTILINE)

@@ -17,6 +17,7 @@ from core.tasks.ingest import PairFiles, prepare_preset, summary_facts, summary_
 from core.tasks.pairs import SPLITS
 from core.tasks.translation import corpus
 from core.text.vocab import UNK_ID
+from tests.support.command_output import last_json
 
 NUMBERS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
@@ -283,7 +284,7 @@ def test_a_file_of_the_corpus_command_keeps_its_split(tmp_path, capsys):
     out = tmp_path / "help.yaml"
     assert main(["data", str(write(tmp_path / "help.tsv", marked)), "--out", str(out), "--json"]) == 0
     output = capsys.readouterr().out
-    found = json.loads(output.splitlines()[-1])
+    found = last_json(output)
     assert found["tokens"] == ["subword", "subword"]
     assert found["unknown"] == [0.0, 0.0]
     assert "training time on this machine: " in output
@@ -304,7 +305,7 @@ def test_two_thousand_sentences_from_file_to_answer(tmp_path, capsys):
     assert len({word for source, _ in pairs for word in source.split()}) >= 3_000
     out, root = tmp_path / "mine.yaml", tmp_path / "runs"
     assert main(["data", str(write(tmp_path / "mine.tsv", pairs)), "--out", str(out), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    found = last_json(capsys.readouterr().out)
     assert found["tokens"] == ["subword", "subword"]
     assert max(found["unknown"]) <= 0.01
     assert 1_000 <= found["subwords"]["vocabulary_size"] <= 2_000

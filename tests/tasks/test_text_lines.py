@@ -1,6 +1,5 @@
 """Text lines: held-out lines, prompts in training only, perplexity beside n-gram models."""
 
-import json
 import math
 
 import pytest
@@ -21,6 +20,7 @@ from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
 from core.tasks.text_lines import PROMPTED_SHARE, TEXT, TextLines
 from core.text.vocab import EOS_ID
+from tests.support.command_output import last_json
 from tests.support.trainings import train_run
 
 TASK = TextLines(TextConfig(max_length=64))
@@ -123,7 +123,7 @@ def test_lines_longer_than_max_seq_len_are_refused():
 
 def test_perplexity_command_measures_run_and_ngrams_on_the_same_lines(written, writing, capsys):
     assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "2", "--json"]) == 0
-    output = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    output = last_json(capsys.readouterr().out)
     task = build_task(writing.task)
     held_out = task.lines("test")
     bigrams = NGram(task.lines("train"), order=2, num_tokens=len(task.tgt_vocab.symbols) + 1)
@@ -158,7 +158,7 @@ def test_open_ended_answers_are_neither_correct_nor_wrong(written, capsys):
     assert main(["--checkpoints", str(written), "decode", "--run", "lines", "", "--json"]) == 0
     output = capsys.readouterr().out
     assert "wrong" not in output
-    assert json.loads(output.splitlines()[-1])["correct"] is None
+    assert last_json(output)["correct"] is None
 
 
 @pytest.mark.parametrize("length", [16, 64, 250])

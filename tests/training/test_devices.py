@@ -3,7 +3,6 @@
 There is no GPU here: ``tests.support.fake_device`` imitates one.
 """
 
-import json
 import logging
 from dataclasses import astuple
 from itertools import islice
@@ -35,6 +34,7 @@ from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.devices import best_device, device_named
 from core.training.loop import EndEvent, EvaluationEvent, train
+from tests.support.command_output import last_json
 from tests.support.fake_device import FakeCudaTensor, fake_gpu
 from tests.support.run_helpers import wait_for_status
 
@@ -102,7 +102,7 @@ def test_the_command_line_refuses_an_absent_device_before_it_creates_a_run(monke
     assert main([*command, "--device", "cpu"]) == 0
     assert "device" not in (root / "a/preset.yaml").read_text()
     assert main([*command, "--run", "b", "--json"]) == 0  # auto
-    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    said = last_json(capsys.readouterr().out)
     assert said["status"] == "finished"
 
 

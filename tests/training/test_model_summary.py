@@ -1,7 +1,5 @@
 """The model summary counts every parameter; ``describe`` prints it with the memory that training takes."""
 
-import json
-
 import pytest
 import torch
 
@@ -10,6 +8,7 @@ from core.config import load_preset, preset_names
 from core.models import count_parameters, outline_model
 from core.tasks import build_task
 from core.training.model_summary import parameter_shapes, parameters_by_module
+from tests.support.command_output import last_json
 
 
 def test_modules_and_shapes_add_up_to_all_parameters():
@@ -38,7 +37,7 @@ def test_parameters_by_module_follow_the_formula_of_the_paper():
 def test_the_describe_command_prints_the_summary(capsys):
     assert main(["describe", "--preset", "tiny", "--set", "model.norm=pre", "--json"]) == 0
     output = capsys.readouterr().out
-    said = json.loads(output.splitlines()[-1])
+    said = last_json(output)
     assert said["shapes"]["encoder_layers.0.self_attention.w_q.weight"] == [32, 32]
     assert said["parts"]["encoder_norm"] == 64
     assert f"{said['parameters']:,} parameters" in output
@@ -64,7 +63,7 @@ def test_describe_counts_a_token_budget_by_the_longest_sequences(capsys):
     budget = ["--set", "training.group_by_length=true", "--set", "training.tokens_per_batch=1400"]
     assert main(["describe", "--preset", "tiny", *budget, "--shapes", "--json"]) == 0
     output = capsys.readouterr().out
-    said = json.loads(output.splitlines()[-1])
+    said = last_json(output)
     longest = load_preset("tiny").longest_sequence
     assert "memory to train with batches of 1,400 tokens and the longest sequences" in output
     assert {row["batch_size"] for row in said["memory_bytes"]} == {1, 8, 1400 // longest}
