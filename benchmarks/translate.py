@@ -2,8 +2,7 @@
 
 Both decode ids on one thread in float32, greedily and with a beam without length penalty, which the two define
 differently. Each batches the sources in its own way, or both take batches of the same numbers of sources. Times are
-processor time, which other programs affect less. Without ``--run`` the model is untrained, of the size of a small
-translation model, and changed so that its outputs depend on their sources and end at different lengths.
+processor time, which other programs affect less.
 """
 
 import argparse
@@ -15,10 +14,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-import torch
-
 from benchmarks.interleaved_timing import median_ratio, time_interleaved
-from core.config.sections import TransformerConfig
 from core.generation import Beam, Greedy, Strategy
 from core.generation.translation import decode_sources
 from core.models.transformer import Transformer
@@ -26,12 +22,9 @@ from core.runs import DEFAULT_ROOT
 from core.runs.run import Runs
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, fixed_pairs
-from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 BASELINE_BATCH_SIZE = 32  # sources; CTranslate2's speed differs by less than a tenth with 16 and 64
-# Scales for the weights of an untrained model; otherwise its outputs would hardly depend on the sources.
-GAINS = {"cross_attention.w_q": 4, "cross_attention.w_v": 6, "cross_attention.w_o": 6, "output.weight": 10}
-VOCAB_SIZE, MAX_STEPS, LENGTHS = 4_000, 64, (3, 40)
 
 
 @dataclass(frozen=True)
@@ -60,14 +53,10 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     for name, counts in given.items():
         if any(count < 1 for count in counts):
             raise InputError(f"--{name}={min(counts)} must be at least 1")
-    if options.run:
-        loaded = Runs(options.checkpoints or DEFAULT_ROOT)[options.run].trained()
-        model = loaded.model
-        if not isinstance(model, Transformer):
-            raise InputError(f"--run={options.run[:60]} must be an encoder-decoder Transformer")
-        sources = sources_of(loaded.task, options.sentences)
-    else:
-        model, sources = untrained_model(), random_sources(options.sentences)
+    loaded = Runs(options.checkpoints or DEFAULT_ROOT)[options.run].trained()
+    model, sources = loaded.model, sources_of(loaded.task, options.sentences)
+    if not isinstance(model, Transformer):
+        raise InputError(f"--run={options.run[:60]} must be an encoder-decoder Transformer")
     strategies: dict[str, Strategy] = {
         "greedy": Greedy(),
         f"beam {options.beam_size}": Beam(beam_size=options.beam_size, length_penalty=0),
@@ -134,39 +123,3 @@ def sources_of(task: Task, count: int) -> list[list[int]]:
 
 def _ids(pairs: Batch) -> list[list[int]]:
     return [[token for token in row if token not in (PAD_ID, BOS_ID, EOS_ID)] for row in pairs.src.tolist()]
-
-
-def untrained_model() -> Transformer:
-    """Return a model with outputs of 1 to ``MAX_STEPS`` tokens."""
-    generator = torch.Generator().manual_seed(0)
-    config = TransformerConfig(
-        d_model=192,
-        num_heads=4,
-        num_encoder_layers=3,
-        num_decoder_layers=3,
-        d_ff=768,
-        norm="pre",
-        activation="gelu",
-        dropout=0.0,
-        max_seq_len=MAX_STEPS,
-    )
-    with torch.random.fork_rng(), torch.no_grad():
-        torch.manual_seed(0)
-        model = Transformer(config, VOCAB_SIZE, VOCAB_SIZE).eval()
-        for name, parameter in model.named_parameters():
-            parameter.mul_(next((gain for part, gain in GAINS.items() if part in name), 1))
-        src, tgt_in = (torch.randint(UNK_ID + 1, VOCAB_SIZE, (64, MAX_STEPS), generator=generator) for _ in range(2))
-        logits = model(src, tgt_in)
-        others = logits.index_fill(2, torch.tensor([EOS_ID]), -torch.inf).amax(dim=-1)
-        model.output.bias[EOS_ID] += (others - logits[..., EOS_ID]).quantile(
-            0.015
-        )  # EOS is chosen in 1.5 % of these steps
-        model.output.bias[[PAD_ID, BOS_ID, UNK_ID]] -= 1e4
-    return model
-
-
-def random_sources(count: int) -> list[list[int]]:
-    """Return random ids without BOS and EOS."""
-    generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(*LENGTHS, (count,), generator=generator).tolist()
-    return [torch.randint(UNK_ID + 1, VOCAB_SIZE, (length,), generator=generator).tolist() for length in lengths]

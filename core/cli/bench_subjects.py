@@ -69,7 +69,9 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
     sweeps = subjects.add_parser("sweeps", help="what a run of a sweep costs beside its training")
     sweeps.add_argument("--ray", metavar="ADDRESS", help="also measure runs on a Ray cluster, as sweep --ray")
     translate = subjects.add_parser("translate", help="speed of translating, compared with CTranslate2")
-    translate.add_argument("--run", metavar="NAME", help="name of the run (default: an untrained model)")
+    translate.add_argument(
+        "--run", default="translate-en-de-shipped", metavar="NAME", help="name of the run (default: the one that ships)"
+    )
     translate.add_argument(
         "--sentences",
         type=int,

@@ -310,10 +310,8 @@ def test_load_counts_refusals_errors_and_missed_targets():
     assert result.missed_targets() == ["1 errors", "95 % of the responses", "memory"]
 
 
-def test_translating_is_timed_with_both_strategies_and_compared_with_ctranslate2(capsys, monkeypatch):
-    set_constants(monkeypatch, translate, MAX_STEPS=16, LENGTHS=(3, 9), VOCAB_SIZE=60)
+def test_translating_is_timed_with_both_strategies_and_compared_with_ctranslate2(capsys):
     for options, beam, sizes in (
-        ([], "beam 5", [None]),
         (["--run", "digits-reversal-shipped"], "beam 5", [None]),
         (["--run", "digits-reversal-shipped", "--beam-size", "4", "--batch-sizes", "2", "5"], "beam 4", [2, 5]),
     ):
