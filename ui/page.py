@@ -256,9 +256,7 @@ def _decode(
     return updates if applied == spec else updates | {"spec": applied}
 
 
-def _decode_readable(
-    runs: VisitorRuns, run: str | None, text: str, spec: InterventionSpec = NO_INTERVENTIONS, *strategy: Any
-) -> Updates:
+def _decode_readable(runs: VisitorRuns, run: str | None, text: str, spec: InterventionSpec, *strategy: Any) -> Updates:
     """Decode with a run that has become the current one; an input that its task cannot read is replaced.
 
     Returns:

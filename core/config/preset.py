@@ -290,17 +290,17 @@ def parse_preset(document: Any, *, name: str | None = None) -> Preset:
         raise ConfigError([_problem(detail) for detail in error.errors()]) from error
 
 
-def load_preset(name: str, *, folder: Path = PRESET_FOLDER) -> Preset:
-    """Load a preset by its name. Safe for untrusted names: no file outside the folder is read.
+def load_preset(name: str) -> Preset:
+    """Load a preset by its name. Safe for untrusted names: no file outside ``presets/`` is read.
 
     Raises:
         ConfigError: the preset does not exist or is invalid.
     """
-    if folder == PRESET_FOLDER and name in ADDED_PRESETS:
+    if name in ADDED_PRESETS:
         return ADDED_PRESETS[name]
-    if name not in preset_names(folder):
-        raise ConfigError([("preset", f"preset={_short(name)} is not one of {', '.join(preset_names(folder))}")])
-    return read_preset((folder / f"{name}.yaml").read_bytes(), name=name)
+    if name not in preset_names():
+        raise ConfigError([("preset", f"preset={_short(name)} is not one of {', '.join(preset_names())}")])
+    return read_preset((PRESET_FOLDER / f"{name}.yaml").read_bytes(), name=name)
 
 
 def load_preset_file(path: Path) -> Preset:
@@ -355,10 +355,9 @@ def read_preset(text: str | bytes, *, name: str) -> Preset:
     return parse_preset(document, name=name)
 
 
-def preset_names(folder: Path = PRESET_FOLDER) -> list[str]:
-    """Return the names of the presets in a folder, sorted."""
-    added = ADDED_PRESETS if folder == PRESET_FOLDER else ()
-    return sorted({*added, *(path.stem for path in folder.glob("*.yaml"))})
+def preset_names() -> list[str]:
+    """Return the names of the presets that ship and of those that plug-ins added, sorted."""
+    return sorted({*ADDED_PRESETS, *(path.stem for path in PRESET_FOLDER.glob("*.yaml"))})
 
 
 def preset_to_yaml(preset: Preset) -> str:

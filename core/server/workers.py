@@ -117,10 +117,6 @@ class WorkerPool:
             self._is_closed = True
             self._processes.kill()
 
-    def active_run(self, name: str) -> LiveRun | None:
-        """Return a run that is training or queued; None for any other."""
-        return self._live.get(name)
-
     def find(self, name: str) -> LiveRun | None:
         """Return a run that is training or queued, or a failed one whose folder could not record that; else None."""
         return self._live.get(name) or self._failed.get(name)

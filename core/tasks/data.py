@@ -11,6 +11,7 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 SHARES: dict[Split, float] = {"test": 0.1, "validation": 0.1, "train": 0.8}
 OVERSAMPLING = 50  # draws per held-out input of one length: one in ten is held out, and short inputs repeat
 _MAX_DRAWS = 20  # of ``count`` rows each, before a split counts as exhausted
+_UNPADDED_PAIRS = 1_000  # at most, in a batch without PAD
 _PRIME = 2**31 - 1
 _MULTIPLIER = 48_271  # a primitive root modulo the prime: its powers look random (Park & Miller 1988)
 
@@ -178,13 +179,13 @@ def fixed_pairs(task: Task, count: int, *, split: Split, device: str = "cpu") ->
     return sample_distinct(task, count, split=split, generator=generator).to(device)
 
 
-def unpadded_batches(pairs: Batch, *, batch_size: int = 1_000) -> Iterator[tuple[torch.Tensor, Batch]]:
+def unpadded_batches(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
     """Group pairs by source length into batches whose sources have no PAD.
 
     Yields:
-        The indices (N,) int64 of a batch's pairs in ``pairs``, and the batch of at most ``batch_size`` pairs.
+        The indices (N,) int64 of a batch's pairs in ``pairs``, and the batch of at most 1,000 pairs.
     """
     lengths = (pairs.src != PAD_ID).sum(dim=1)
     for length in lengths.unique().tolist():
-        for indices in (lengths == length).nonzero().squeeze(1).split(batch_size):
+        for indices in (lengths == length).nonzero().squeeze(1).split(_UNPADDED_PAIRS):
             yield indices, Batch(pairs.src[indices, :length], pairs.tgt[indices])

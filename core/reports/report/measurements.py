@@ -98,13 +98,13 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch, *, free_running_loss: bool
     )
 
 
-def sample_targets(task: Task, *, count: int = 1_000) -> TrainingTargets:
+def sample_targets(task: Task) -> TrainingTargets:
     """Return properties of a sample of a task's training data."""
-    batch = task.sample(count, split="train", generator=torch.Generator().manual_seed(0))
+    batch = task.sample(1_000, split="train", generator=torch.Generator().manual_seed(0))
     lengths = (batch.src != PAD_ID).sum(dim=1) - 2
     last = (batch.tgt != PAD_ID).sum(dim=1, keepdim=True) - 1
     return TrainingTargets(
-        sampled=count,
+        sampled=len(batch),
         with_eos=(batch.tgt.gather(1, last) == EOS_ID).float().mean().item(),
         lengths=tuple(lengths.unique().tolist()),
     )

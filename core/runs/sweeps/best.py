@@ -1,6 +1,5 @@
 """The best trial of a sweep: chosen by the validation set, then measured on the test set; no other trial is."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from core.config import Preset
@@ -51,15 +50,12 @@ class Best:
     preset: Preset
 
 
-def find_best(
-    folder: SweepFolder, *, sequences: int, on_run: Callable[[str], None] = lambda run: None
-) -> tuple[SweepFile, Best]:
+def find_best(folder: SweepFolder, *, sequences: int) -> tuple[SweepFile, Best]:
     """Choose the trial with the best mean of the goal's metric on the validation set, and measure it on the test set.
 
     Args:
         folder: the sweep's folder.
         sequences: number of test sequences; all that there are if fewer.
-        on_run: called with the name of each run before it is measured.
 
     Raises:
         SweepError: there is no such sweep, or no trial has all its seeds done.
@@ -70,10 +66,7 @@ def find_best(
     if not candidates:
         raise SweepError(f"sweep={folder.name!r}: no trial has all its {len(table.file.seeds)} seeds done yet")
     row = candidates[0]
-    evaluations: list[Evaluation] = []
-    for run in row.runs:
-        on_run(run)
-        evaluations.append(_tested(load_run(folder.root / run), sequences))
+    evaluations = [_tested(load_run(folder.root / run), sequences) for run in row.runs]
     preset = folder.run(row.trial, table.file.seeds[0]).read_preset()
     best = Best(row, len(candidates), _open_trials(table), _figures(evaluations), evaluations[0].sequences, preset)
     return table.file, best

@@ -112,7 +112,6 @@ def ingest_pairs(
     *,
     kinds: Kinds,
     held_out_rows: Iterable[Row] = (),
-    max_tokens: int = MAX_TOKENS,
     max_pairs: int | None = None,
     min_sources: int = MIN_SOURCES,
 ) -> IngestResult:
@@ -126,7 +125,6 @@ def ingest_pairs(
         out: the file to write.
         kinds: tokens of source and target.
         held_out_rows: pairs whose ``split`` is "test" or "validation".
-        max_tokens: pairs with a longer side are skipped, unless the tokens are subwords.
         max_pairs: pairs that may be imported; None for no limit.
         min_sources: different sources that there must be, those of held-out pairs not counted.
 
@@ -136,7 +134,7 @@ def ingest_pairs(
     result, seen = IngestResult(kinds), _Seen()
     with out.open("wb") as file:
         writer = _HashingWriter(file)
-        for source, target, split in _valid_pairs(chain(held_out_rows, rows), result, seen, max_tokens):
+        for source, target, split in _valid_pairs(chain(held_out_rows, rows), result, seen):
             writer.write("\t".join([source, target, *([split] if split else [])]) + "\n")
             result.held_out.update([split] if split else [])
             if max_pairs is not None and result.pairs > max_pairs:
@@ -186,14 +184,12 @@ class _Seen:
         self.training_case, self.held_out_case = CaseCheck(), CaseCheck()
 
 
-def _valid_pairs(
-    rows: Iterable[Row], result: IngestResult, seen: _Seen, max_tokens: int
-) -> Iterator[tuple[str, str, str]]:
+def _valid_pairs(rows: Iterable[Row], result: IngestResult, seen: _Seen) -> Iterator[tuple[str, str, str]]:
     """Yield source, target and split of the pairs to write, and count all rows in ``result``."""
     for row in rows:
         source, target = row.source.strip(), row.target.strip()
         tokens = _tokens(source, result.kinds[0]), _tokens(target, result.kinds[1])
-        if problem := row.problem or _find_problem(source, target, result.kinds, tokens, max_tokens):
+        if problem := row.problem or _find_problem(source, target, result.kinds, tokens):
             result.skipped[problem.kind] += 1
             if len(result.problems) < MAX_LISTED_PROBLEMS:
                 result.problems.append(SkippedRow(row.file, row.line, str(problem)))
@@ -232,9 +228,7 @@ def _count(result: IngestResult, source: str, target: str, tokens: tuple[list[st
         result.first_pairs.append((source, target))
 
 
-def _find_problem(
-    source: str, target: str, kinds: Kinds, tokens: tuple[list[str], list[str]], max_tokens: int
-) -> Problem | None:
+def _find_problem(source: str, target: str, kinds: Kinds, tokens: tuple[list[str], list[str]]) -> Problem | None:
     """Return why a pair cannot be used, or None."""
     if not source or not target:
         return Problem("one side empty", f"its {'target' if source else 'source'} is empty")
@@ -244,8 +238,8 @@ def _find_problem(
         side = "source" if WORD_START in source else "target"
         return Problem("mark of spaces", f"its {side} has {WORD_START} (U+2581), with which subwords mark spaces")
     for side, side_tokens in zip(("source", "target"), tokens, strict=True):
-        if len(side_tokens) > max_tokens:
-            return Problem("too long", f"its {side} has {len(side_tokens):,} tokens, more than {max_tokens}")
+        if len(side_tokens) > MAX_TOKENS:
+            return Problem("too long", f"its {side} has {len(side_tokens):,} tokens, more than {MAX_TOKENS}")
         if not RESERVED.isdisjoint(side_tokens):
             token = next(token for token in side_tokens if token in RESERVED)
             return Problem("special token", f"its {side} contains the special token {token}")

@@ -9,9 +9,9 @@ from ui.components.component import component
 from ui.current_decode import CurrentDecode
 
 
-def beam_tree(*, elem_id: str = "beam-tree") -> gr.HTML:
+def beam_tree() -> gr.HTML:
     """Build the component; hidden without a value. Value: ``tree_value``."""
-    return component("beam_tree", elem_id=elem_id)
+    return component("beam_tree", elem_id="beam-tree")
 
 
 def tree_value(decode: CurrentDecode) -> dict[str, Any] | None:

@@ -8,9 +8,9 @@ from core.tasks.ingest import IngestResult, histogram, summary_facts
 from ui.components.component import component
 
 
-def data_preview(*, elem_id: str = "own-preview") -> gr.HTML:
+def data_preview() -> gr.HTML:
     """Build the component; hidden without a value. Value: ``preview_value``, or ``{"problem": message}``."""
-    return component("data_preview", elem_id=elem_id)
+    return component("data_preview", elem_id="own-preview")
 
 
 def preview_value(found: IngestResult) -> dict[str, Any]:

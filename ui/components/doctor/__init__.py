@@ -23,10 +23,10 @@ MAX_CACHED = 32  # examinations
 PAUSE_FACTOR = 20.0  # pause between examinations of a training run, in examination times: bounds the slowdown at 5 %
 
 
-def doctor(runs: VisitorRuns, *, elem_id: str = "doctor") -> gr.HTML:
+def doctor(runs: VisitorRuns) -> gr.HTML:
     """Build the component, which updates itself while it is visible. Value: ``{"run": id}``."""
     functions = {"examine": validated(RunRequest, Doctor(runs).examine)}
-    return component("doctor", elem_id=elem_id, server_functions=functions)
+    return component("doctor", elem_id="doctor", server_functions=functions)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from ui.interventions import heads_of_run
 SEQUENCES = 500  # held-out inputs; three seconds for the shipped model on one core
 
 
-def head_importance(*, elem_id: str = "heads") -> gr.HTML:
+def head_importance() -> gr.HTML:
     """Build the component, a grid of buttons. Value: ``grid_value``.
 
     Props: ``interventions``, the current ones as ``{"ablated": [name], "patterns": {name: pattern}}``; ``measuring``,
@@ -31,7 +31,7 @@ def head_importance(*, elem_id: str = "heads") -> gr.HTML:
     Event: ``.toggle(fn)`` with ``evt.name``, such as ``cross.2.1`` or ``cross.2``.
     """
     none: dict[str, Any] = {"ablated": [], "patterns": {}}
-    return component("head_importance", elem_id=elem_id, events=["toggle"], interventions=none, measuring=False)
+    return component("head_importance", elem_id="heads", events=["toggle"], interventions=none, measuring=False)
 
 
 def measure_heads(run: Run, ablate_with: Ablation) -> dict[str, Any]:

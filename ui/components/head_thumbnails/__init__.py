@@ -12,9 +12,9 @@ from ui.components.component import component
 from ui.current_decode import CurrentDecode
 
 
-def head_thumbnails(*, elem_id: str = "mini-viewer") -> gr.HTML:
+def head_thumbnails() -> gr.HTML:
     """Build the component. Value: ``layer_value``. Event: ``.pick(fn)`` with ``evt.head``, counted from 1."""
-    return component("head_thumbnails", elem_id=elem_id, events=["pick"])
+    return component("head_thumbnails", elem_id="mini-viewer", events=["pick"])
 
 
 def layer_value(decode: CurrentDecode, block: Block, layer: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ FIRST_BLOCK = {"no-causal-mask": "decoder", "targets-not-shifted": "decoder"}
 _TITLES: dict[str, str] = {bug: description.title for bug, description in BUG_DESCRIPTIONS.items()}
 
 
-def lesson_view(runs: VisitorRuns, *, elem_id: str = "lesson") -> gr.HTML:
+def lesson_view(runs: VisitorRuns) -> gr.HTML:
     """Build the component: a list of lessons and the open one.
 
     Event: ``.train(fn)`` with ``evt.lesson``, when the visitor asks to train the two runs of a lesson about a bug.
@@ -36,7 +36,7 @@ def lesson_view(runs: VisitorRuns, *, elem_id: str = "lesson") -> gr.HTML:
         "attention_lesson": validated(LessonRequest, attention_lesson),
         **figure_functions(runs),
     }
-    return component("lesson", elem_id=elem_id, events=["train"], value=value, server_functions=functions)
+    return component("lesson", elem_id="lesson", events=["train"], value=value, server_functions=functions)
 
 
 def attention_lesson(request: LessonRequest) -> dict[str, Any]:

@@ -40,12 +40,12 @@ _INNER_MODULES = (
 _ENCODER_NAMES = ("src", "encoder")
 
 
-def model_diagram(*, elem_id: str = "model") -> gr.HTML:
+def model_diagram() -> gr.HTML:
     """Build the component. Value: ``model_diagram_value``.
 
     Event: ``.inspect(fn)`` with ``evt.block, evt.layer``, when the visitor opens an attention block.
     """
-    return component("model_diagram", elem_id=elem_id, events=["inspect"])
+    return component("model_diagram", elem_id="model", events=["inspect"])
 
 
 def model_diagram_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:

@@ -5,9 +5,9 @@ import gradio as gr
 from ui.components.component import component
 
 
-def page_address(*, elem_id: str = "address") -> gr.HTML:
+def page_address() -> gr.HTML:
     """Build the component, which shows nothing.
 
     Value: ``{"parameters": {name: text}}``; an empty one is removed from the address.
     """
-    return component("page_address", elem_id=elem_id)
+    return component("page_address", elem_id="address")

@@ -16,7 +16,7 @@ class TimesRequest(Request):
     chosen: str = Field(max_length=100)
 
 
-def preset_picker(times: Callable[[TimesRequest], dict[str, Any]], *, elem_id: str = "preset-picker") -> gr.HTML:
+def preset_picker(times: Callable[[TimesRequest], dict[str, Any]]) -> gr.HTML:
     """Build the component.
 
     Value: ``{"families": [{"name", "label", "presets": [{"name", "about", "missing"}]}], "chosen": name,
@@ -29,4 +29,4 @@ def preset_picker(times: Callable[[TimesRequest], dict[str, Any]], *, elem_id: s
     """
     value: dict[str, Any] = {"families": [], "chosen": None}
     functions = {"times": validated(TimesRequest, times)}
-    return component("preset_picker", elem_id=elem_id, value=value, events=["pick"], server_functions=functions)
+    return component("preset_picker", elem_id="preset-picker", value=value, events=["pick"], server_functions=functions)

@@ -8,7 +8,7 @@ OPENING = "(picked) => ({ opening: picked.chosen })"
 """Script that returns the component's value while a preset that was picked opens in the form."""
 
 
-def preset_summary(*, elem_id: str = "summary") -> gr.HTML:
+def preset_summary() -> gr.HTML:
     """Build the component.
 
     Value: ``{"text": text}``, with ``"problem": True`` for an error; ``"preset"``, a key of the preset it is about;
@@ -17,4 +17,4 @@ def preset_summary(*, elem_id: str = "summary") -> gr.HTML:
     where it could not be opened, and the form holds another one than is chosen.
     Event: ``.due(fn)``, again and again while the time is pending.
     """
-    return component("preset_summary", elem_id=elem_id, value=None, events=["due"])
+    return component("preset_summary", elem_id="summary", value=None, events=["due"])

@@ -16,13 +16,13 @@ from ui.components.component import RunRequest, component, validated
 NO_REPORT: dict[str, Any] = {"run": None, "written": None}
 
 
-def report_view(runs: VisitorRuns, *, elem_id: str = "report") -> gr.HTML:
+def report_view(runs: VisitorRuns) -> gr.HTML:
     """Build the component. Value: ``{"run": id, "written": time}``; a new time reloads the report."""
     functions = {
         "saved": validated(RunRequest, partial(saved, runs)),
         "bundle": validated(RunRequest, partial(bundle, runs)),
     }
-    return component("report_view", elem_id=elem_id, server_functions=functions)
+    return component("report_view", elem_id="report", server_functions=functions)
 
 
 def saved(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class ShareRequest(RunRequest):
     shared: bool
 
 
-def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
+def run_bar(runs: VisitorRuns) -> gr.HTML:
     """Build the component.
 
     Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there,
@@ -76,7 +76,7 @@ def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
     }
     return component(
         "run_bar",
-        elem_id=elem_id,
+        elem_id="run-bar",
         value={"current": None, "loading": True},  # until the page has its first run, or knows that there is none
         events=["pick", "status", "weights", "gone"],
         server_functions=functions,

@@ -5,9 +5,9 @@ import gradio as gr
 from ui.components.component import component
 
 
-def run_comparison(*, elem_id: str = "run-comparison") -> gr.HTML:
+def run_comparison() -> gr.HTML:
     """Build the component.
 
     Value: ``core.reports.comparison.as_data``; while measuring, ``{"progress": {"done": fraction, "run": title}}``.
     """
-    return component("run_comparison", elem_id=elem_id)
+    return component("run_comparison", elem_id="run-comparison")

@@ -15,13 +15,15 @@ from ui.components.component import Request, component, validated
 from ui.run_info import MAX_LISTED_RUNS
 
 
-def run_picker(runs: VisitorRuns, *, elem_id: str = "run-picker") -> gr.HTML:
+def run_picker(runs: VisitorRuns) -> gr.HTML:
     """Build the component. Value: ``{"chosen": [id]}``, which the visitor's choice changes.
 
     Event: ``.begin(fn)``, when a value with ``"start": True`` arrives.
     """
     functions = {"list_runs": validated(Request, partial(runs_by_task, runs))}
-    return component("run_picker", elem_id=elem_id, events=["begin"], value={"chosen": []}, server_functions=functions)
+    return component(
+        "run_picker", elem_id="run-picker", events=["begin"], value={"chosen": []}, server_functions=functions
+    )
 
 
 def runs_by_task(runs: VisitorRuns, _: Request | None = None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class SubmittedFields(BaseModel):
     kept: str = ""
 
 
-def setting_fields(value: dict[str, Any], *, elem_id: str = "setting-fields") -> gr.HTML:
+def setting_fields(value: dict[str, Any]) -> gr.HTML:
     """Build the component.
 
     Value: ``{"edition": n, "sections": [{"name", "label", "fields": [{"key", "id", "name", "kind", "options", "hint",
@@ -40,4 +40,4 @@ def setting_fields(value: dict[str, Any], *, elem_id: str = "setting-fields") ->
     ``"kept": text`` is kept for a reload of the page, "" to forget it. The browser sends ``SubmittedFields``.
     Event: ``.input(fn)``, after the visitor changed a value.
     """
-    return component("setting_fields", elem_id=elem_id, value=value, events=["input"], kept=KEPT)
+    return component("setting_fields", elem_id="setting-fields", value=value, events=["input"], kept=KEPT)

@@ -61,7 +61,7 @@ class OpenRequest(Request):
     base: BaseDraft | None = None
 
 
-def sweep_view(runs: VisitorRuns, *, elem_id: str = "sweep") -> gr.HTML:
+def sweep_view(runs: VisitorRuns) -> gr.HTML:
     """Build the component.
 
     Value: ``{"off": message or "", "base": see ``base_data``, or None, "problem": why there is no base}``. Events:
@@ -82,7 +82,7 @@ def sweep_view(runs: VisitorRuns, *, elem_id: str = "sweep") -> gr.HTML:
     value = {"off": off_message(runs), "base": None, "problem": ""}
     return component(
         "sweep",
-        elem_id=elem_id,
+        elem_id="sweep",
         events=["base", "pick"],
         value=value,
         server_functions=functions,

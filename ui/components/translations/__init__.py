@@ -9,12 +9,12 @@ from core.generation.translation import Translation
 from ui.components.component import component
 
 
-def translations(*, elem_id: str = "translations") -> gr.HTML:
+def translations() -> gr.HTML:
     """Build the component; hidden without a value. Value: ``translations_value``.
 
     Event: ``.inspect(fn)`` with ``evt.text``, the sentence whose attention the visitor asks for.
     """
-    return component("translations", elem_id=elem_id, events=["inspect"])
+    return component("translations", elem_id="translations", events=["inspect"])
 
 
 def translations_value(sentences: Sequence[str], results: Sequence[Translation]) -> dict[str, Any]:

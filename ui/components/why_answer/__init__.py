@@ -57,9 +57,9 @@ class WhyRequest(DecodeRequest):
     replacement: Token | None = None
 
 
-def why_answer(runs: VisitorRuns, *, elem_id: str = "why") -> gr.HTML:
+def why_answer(runs: VisitorRuns) -> gr.HTML:
     """Build the component. Value: ``why_value``."""
-    return component("why_answer", elem_id=elem_id, server_functions={"why": validated(WhyRequest, partial(why, runs))})
+    return component("why_answer", elem_id="why", server_functions={"why": validated(WhyRequest, partial(why, runs))})
 
 
 def why_value(decode: CurrentDecode | None) -> dict[str, Any] | None:
