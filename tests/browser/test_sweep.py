@@ -1,7 +1,6 @@
 """The Sweep tab in a real browser: nonsense at its field; a sweep started, reloaded, stopped, continued, opened."""
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from core.server import Runs
 from core.server.estimates import Estimates
 from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, choose_preset, open_tab
 from tests.browser.test_accessibility import NO_TRANSITIONS, UNLABELED, check
-from tests.runs.sweeps.conftest import ThreadProcess
+from tests.runs.sweeps.conftest import Held
 from tests.support.made_up_sweep import made_up_sweep
 
 pytestmark = [
@@ -33,17 +32,6 @@ seeds: 2
 MAX_SECONDS = 1.5  # to open the tab with a sweep of a thousand trials
 IS_SHOWN = """() => document.querySelectorAll("#sweep table tbody tr").length > 40
   && document.querySelector("#sweep .state").textContent.includes("1,000 of 1,000 trials finished")"""
-
-
-class Held(ThreadProcess):
-    """A process that is a thread, and trains when the test lets it."""
-
-    release = threading.Event()
-
-    def train(self):
-        while not self.release.wait(0.01) and not self._reasons:
-            pass
-        super().train()
 
 
 @pytest.fixture

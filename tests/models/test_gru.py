@@ -8,7 +8,6 @@ from torch import nn
 from torch.testing import assert_close
 
 from core.evaluation.accuracy import sequence_loss
-from core.evaluation.outputs import is_exact
 from core.generation import generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.attention import AdditiveAttention
@@ -266,17 +265,3 @@ def test_dropout_draws_from_its_own_generator_only_and_is_off_in_evaluation():
     assert not torch.equal(other(src, tgt), logits)
     assert_close(first.eval()(src, tgt), second.eval()(src, tgt), atol=0, rtol=0)
     assert_close(first(src, tgt), first(src, tgt), atol=0, rtol=0)
-
-
-def test_a_tiny_model_overfits_one_small_batch(tiny_gru):
-    state = new_state(tiny_gru.with_changes({"model.dropout": 0.0, "model.d_hidden": 24}))
-    batch = state.task.sample(8, split="train", generator=state.generator)
-    optimizer = torch.optim.Adam(state.model.parameters(), lr=0.02)
-    for _ in range(60):
-        optimizer.zero_grad()
-        loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
-        loss.backward()
-        optimizer.step()
-    decoded = generate(state.model.eval(), batch.src, max_steps=batch.tgt_out.shape[1])
-    assert loss.item() < 0.02
-    assert is_exact(decoded.tokens, batch.tgt_out).all()

@@ -169,10 +169,12 @@ def test_initial_weights_come_from_the_generator_alone(tiny):
             assert not torch.equal(parameter, other.get_parameter(name)), name
 
 
-def test_a_tiny_model_overfits_one_small_batch(tiny):
-    state = new_state(tiny)
+@pytest.mark.parametrize(("family", "learning_rate"), [("transformer", 0.01), ("gru", 0.02)])
+def test_a_tiny_model_overfits_one_small_batch(tiny, tiny_gru, family, learning_rate):
+    recurrent = tiny_gru.with_changes({"model.dropout": 0.0, "model.d_hidden": 24})
+    state = new_state(recurrent if family == "gru" else tiny)
     batch = state.task.sample(8, split="train", generator=state.generator)
-    optimizer = torch.optim.Adam(state.model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(state.model.parameters(), lr=learning_rate)
     for _ in range(80):
         optimizer.zero_grad()
         loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)

@@ -10,18 +10,7 @@ from core.reports.formatting import percent
 from core.reports.report import measure
 from core.reports.report.attention_section import answer_questions
 from core.reports.report.measurements import ReportMeasurements, TrainingTargets
-from core.tasks import Batch, build_task, fixed_pairs
 from core.text.vocab import EOS_ID
-
-
-@pytest.fixture(scope="module")
-def task(tiny):
-    return build_task(tiny.task)
-
-
-@pytest.fixture(scope="module")
-def pairs(task) -> Batch:
-    return fixed_pairs(task, 60, split="test")
 
 
 def test_the_four_questions_are_answered_from_the_steps(tiny, task, pairs):

@@ -11,21 +11,11 @@ from core.reports.report import measure
 from core.reports.report.attention_section import answer_questions
 from core.reports.report.findings import TrainingOutcome, findings, verdict
 from core.reports.report.measurements import sample_targets
-from core.tasks import Batch, build_task, fixed_pairs
+from core.tasks import build_task, fixed_pairs
 from core.text.vocab import EOS_ID, PAD_ID
 from tests.support.scripted_models import reversing
 
 FINISHED = TrainingOutcome(step=8, steps=8, message="", train_loss=None, guessing_loss=2.565)
-
-
-@pytest.fixture(scope="module")
-def task(tiny):
-    return build_task(tiny.task)
-
-
-@pytest.fixture(scope="module")
-def pairs(task) -> Batch:
-    return fixed_pairs(task, 60, split="test")
 
 
 def texts(model, task, pairs, training=FINISHED) -> tuple[str, str]:

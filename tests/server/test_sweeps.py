@@ -1,6 +1,5 @@
 """Sweeps on the server: one at a time, beside the page's own trainings, stopped and continued."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,19 +11,8 @@ from core.runs.sweeps.folder import SweepError, SweepFile
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.storage.errors import UnavailableError
-from tests.runs.sweeps.conftest import ThreadProcess, make_sweep
+from tests.runs.sweeps.conftest import Held, make_sweep
 from tests.support.run_helpers import wait_for
-
-
-class Held(ThreadProcess):
-    """Trains when the test lets it, or to save at once when it is told to stop."""
-
-    release = threading.Event()
-
-    def train(self):
-        while not self.release.wait(0.01) and not self._reasons:
-            pass
-        super().train()
 
 
 @pytest.fixture

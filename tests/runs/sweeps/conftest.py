@@ -76,6 +76,17 @@ class ThreadProcess:
                     self._reasons.append(PRUNED)
 
 
+class Held(ThreadProcess):
+    """Trains when the test lets it, or to save immediately when it is told to stop."""
+
+    release = threading.Event()
+
+    def train(self) -> None:
+        while not self.release.wait(0.01) and not self._reasons:
+            pass
+        super().train()
+
+
 @pytest.fixture
 def drive(root: Path, tiny: Preset, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[RunResult]]:
     """Return a function that brings a sweep to its end in threads, and returns the results in the order they came."""
