@@ -62,7 +62,10 @@ def test_others_may_go_first_between_updates_without_changing_the_estimate(tiny)
     assert slow.midpoint < 2 * quick.midpoint  # an update takes 2 ms
 
 
-def test_a_training_is_measured_with_as_many_threads_as_it_has(tiny):
+def test_a_training_is_measured_with_as_many_threads_as_it_has(tiny, monkeypatch):
+    script_updates(monkeypatch, [0.01] * 4)
+    monkeypatch.setattr(estimate, "_evaluation_cost", lambda *_: estimate._EvaluationCost(0.0, 0.0, 1_000))
+    monkeypatch.setattr(estimate, "_seconds_per_snapshot", lambda state, taker: 0.0)
     before, used = torch.get_num_threads(), []
     estimate_training_time(tiny, threads=before + 1, wait_for_others=lambda: used.append(torch.get_num_threads()))
     assert used == [before, before + 1]  # not between updates: that time would count
@@ -81,7 +84,7 @@ def test_several_threads_are_measured_with_the_clock_on_the_wall(monkeypatch, th
 
 
 def test_the_estimate_is_about_the_processor_time_of_a_recorded_training(tiny, root):
-    preset = tiny.with_changes({"training.steps": 150, "training.evaluate_every": 10})
+    preset = tiny.with_changes({"training.steps": 60, "training.evaluate_every": 10})
     estimate_training_time(preset)  # warms up
     estimated = midpoint(preset)
     folder = RunFolder.create(root, preset, name="real")
