@@ -27,7 +27,8 @@ PUBLIC = {
     "Runs": "(root, pairs)",
     "StepEvent": "(step, loss, learning_rate, gradient_norm, tokens_per_second)",
     "Trained": "(run, kind, step, preset, task, model, facts, interventions)",
-    "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step)",
+    "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step, "
+    "src_pad, tgt_pad, decode)",
     "load": "(name, root)",
     "plot_attention": "(table, ax)",
     "presets": "()",

@@ -18,7 +18,7 @@ MAX_STEPS = 100_000
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line per check, or a table of bugs and verdicts."""
+    """Print one line per check, or a table of bugs and verdicts; return 1 if a check failed or a diagnosis is wrong."""
     if not 0 <= options.steps <= MAX_STEPS:
         raise InputError(f"--steps={options.steps} must be from 0 to {MAX_STEPS}")
     if options.all_bugs:
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     print(examination)
     if options.json:
         print(json.dumps(examination.as_data()))
-    return 0
+    return 0 if examination.ok else 1
 
 
 def _all_bugs(options: argparse.Namespace) -> int:

@@ -13,11 +13,14 @@ from core.teaching.bugs import new_state
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks, run_checks
 from core.teaching.doctor.diagnosis import diagnose
 from core.teaching.doctor.finding import Examination, Finding, Light, not_checked
+from core.teaching.doctor.forward_check import check_forward, random_states_kept
 from core.teaching.doctor.health_checks import Course, check_health
 from core.teaching.doctor.subject import Subject
 from core.training.history import History
 from core.training.loop import EndEvent, train
 from core.training.state import TrainingState
+
+COMPARED = ("rows of a batch", "causal leak", "PAD influence", "source order")
 
 __all__ = ["Examination", "Finding", "Light", "diagnose", "examine_preset", "examine_state"]
 
@@ -58,22 +61,16 @@ def examine_state(name: str, state: TrainingState, history: History | None, cour
 
 
 def _findings(subject: Subject) -> list[Finding]:
-    maps, calls = subject.record_attention()
-    genuine = attention_checks.genuine_calls(calls)
     pairs, special = subject.pairs, subject.special
+    gpus = sorted({each.device.index for each in subject.model.parameters() if each.is_cuda})
+    with random_states_kept(gpus):
+        forward, unusable = check_forward(subject)
     findings = [
+        forward,
         data_checks.check_target_shift(pairs.tgt_in, pairs.tgt_out, special),
         data_checks.check_eos_in_targets(pairs.tgt_out, special),
         data_checks.check_pad_in_loss(*data_checks.loss_gradient(subject)),
-        perturbation_checks.check_batch_rows(subject),
-        perturbation_checks.check_causal_leak(subject),
-        perturbation_checks.check_pad_influence(subject),
-        perturbation_checks.check_source_order(subject),
-        attention_checks.check_row_sums(genuine),
-        attention_checks.check_score_scaling(genuine),
-        attention_checks.check_reported_maps(maps, calls),
-        attention_checks.check_head_diversity(genuine),
-        attention_checks.check_entropy(genuine, is_trained=subject.is_trained),
+        *(_not_compared(unusable) if unusable else _compared(subject)),
         attention_checks.check_embedding_scaling(subject.model),
         learning_checks.check_residuals(subject.model, *subject.few),
         learning_checks.check_gradients(subject.model, learning_checks.training_loss(subject.state, subject)),
@@ -81,6 +78,25 @@ def _findings(subject: Subject) -> list[Finding]:
         learning_checks.check_update_size(subject),
     ]
     return [*findings, *_run_findings(subject)]
+
+
+def _compared(subject: Subject) -> list[Finding]:
+    """Compare logits under perturbations, and examine attention."""
+    maps, calls = subject.record_attention()
+    genuine = attention_checks.genuine_calls(calls)
+    return [
+        *(perturbation_checks.CHECKS[name](subject) for name in COMPARED),
+        attention_checks.check_row_sums(genuine),
+        attention_checks.check_score_scaling(genuine),
+        attention_checks.check_reported_maps(maps, calls),
+        attention_checks.check_head_diversity(genuine),
+        attention_checks.check_entropy(genuine, is_trained=subject.is_trained),
+    ]
+
+
+def _not_compared(reason: str) -> list[Finding]:
+    attention = ("attention rows", "score scaling", "reported attention", "head diversity", "attention entropy")
+    return [not_checked(name, reason) for name in (*COMPARED, *attention)]
 
 
 def _run_findings(subject: Subject) -> list[Finding]:

@@ -1,10 +1,11 @@
 """A user's model under examination: a function from ids to logits, a batch of its pairs, and optionally its loss."""
 
+import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,19 +15,26 @@ from torch import nn
 from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.teaching.doctor.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
-from core.teaching.doctor.black_box import BlackBox, SpecialIds, lengths
+from core.teaching.doctor.black_box import (
+    ROUNDING,
+    BlackBox,
+    NotCheckableError,
+    Rounding,
+    SpecialIds,
+    largest_change,
+    lengths,
+)
+from core.teaching.doctor.forward_check import random_states_kept
+from core.teaching.doctor.function_calls import FunctionCalls
+from core.teaching.doctor.precision import computing_in, modules_kept
 
 FEW = 8  # number of pairs for checks that need only a few
 NUM_PAD = 3  # tokens appended to a source if the maximum length is unknown
-HALF = (torch.float16, torch.bfloat16)
-HALF_CHANGED = 0.1  # as ``black_box.CHANGED``, of logits in float16 or bfloat16
+COARSE = Rounding(0.1, 0.1)  # of logits in 16 bits, whose two calls are compared but nothing else
+CLOSE = 0.5  # standard deviations of the logits, between the same model in 16 bits and in float64
 
 Forward = Callable[..., Any]
 Loss = Callable[[Forward, torch.Tensor, torch.Tensor], torch.Tensor]
-
-
-class NotCheckableError(Exception):
-    """A check cannot be made on this model; the message says why, as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +46,16 @@ class LossTrace:
         labels: (B, T) int64, the token that each position must predict; PAD at positions that do not count.
         gradient: (B, T) float, the weight of each position: the size of the gradient.
         takes_logits: whether the loss normalizes over the vocabulary itself, as ``nn.CrossEntropyLoss`` does.
+        uniform: the loss if all tokens are equally likely everywhere.
+        rises: whether the loss rises where a label becomes more likely.
     """
 
     tgt_in: torch.Tensor | None
     labels: torch.Tensor
     gradient: torch.Tensor
     takes_logits: bool
+    uniform: float
+    rises: bool
 
 
 class AnyModel(BlackBox):
@@ -63,22 +75,31 @@ class AnyModel(BlackBox):
         *,
         model: nn.Module | None = None,
         loss: Loss | None = None,
-        batch_first: bool = True,
+        batch_first: bool | None = None,
     ) -> None:
         owner = getattr(forward, "__self__", None)  # of a bound method, such as model.forward
         self.model = next((each for each in (model, forward, owner) if isinstance(each, nn.Module)), None)
-        self.forward, self.loss, self.special, self.batch_first = forward, loss, special, batch_first
-        self.src, self.tgt = (self._turned(_checked(*each)) for each in zip(("src", "tgt"), pairs, strict=True))
+        self.forward, self.loss, self.special = forward, loss, special
+        src, tgt = (_checked(*each) for each in zip(("src", "tgt"), pairs, strict=True))
+        self.batch_first = _batch_first(tgt, special.bos) if batch_first is None else batch_first
+        self.src, self.tgt = self.turned(src), self.turned(tgt)
         if len(self.src) != len(self.tgt):
             raise InputError(f"src has {len(self.src)} rows and tgt has {len(self.tgt)}: both must have one per pair")
         self._given = pairs
         self._check_layout()
+        self._read_pad()
         self.num_few = FEW
+        self.by_name = _takes_names(forward)
 
     @property
     def few(self) -> tuple[torch.Tensor, torch.Tensor]:
         """A few sources (B, S) int64 and their correct decoder inputs (B, T) int64, shifted right."""
         return self.src[: self.num_few], self.tgt_in[: self.num_few]
+
+    @property
+    def is_real(self) -> torch.Tensor:
+        """Where the targets of ``few`` are not PAD, (B, T) bool."""
+        return self.tgt[: self.num_few, 1:] != self.special.tgt_pad
 
     @property
     def tgt_in(self) -> torch.Tensor:
@@ -87,11 +108,11 @@ class AnyModel(BlackBox):
 
     def shortest(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the shortest source (1, S) int64, without PAD, and its correct decoder input (1, T) int64."""
-        if bool((self.src[:, 0] == self.special.pad).any()):
+        if bool((self.src[:, 0] == self.special.src_pad).any()):
             raise NotCheckableError("sources are padded on the left, where PAD moves all positions.")
-        of_src = lengths(self.src, self.special.pad)
+        of_src = lengths(self.src, self.special.src_pad)
         row = int(of_src.argmin())
-        of_tgt = int(lengths(self.tgt, self.special.pad)[row])
+        of_tgt = int(lengths(self.tgt, self.special.tgt_pad)[row])
         return self.src[row : row + 1, : int(of_src[row])], self.tgt[row : row + 1, : max(2, of_tgt)][:, :-1]
 
     def room_after(self, length: int) -> int:
@@ -105,33 +126,78 @@ class AnyModel(BlackBox):
         Raises:
             NotCheckableError: the model does not return logits of this shape.
         """
-        output = _logits_of(self.forward(self._turned(src), self._turned(tgt_in)))
-        logits = self._turned(output)
+        output = _logits_of(self._call(src, tgt_in))
+        logits = self.turned(output)
         if logits.shape[:2] != tgt_in.shape:
             expected = "(B, T, V)" if self.batch_first else "(T, B, V)"
             raise NotCheckableError(
                 f"forward returns logits of shape {tuple(output.shape)} for a decoder input of shape "
-                f"{tuple(self._turned(tgt_in).shape)}; they must be {expected}. See batch_first."
+                f"{tuple(self.turned(tgt_in).shape)}; they must be {expected}. See batch_first."
             )
-        if logits.dtype in HALF:
-            self.tolerance = HALF_CHANGED
-        return logits.float()
+        return logits if logits.dtype == torch.float64 else logits.float()
+
+    def _call(self, src: torch.Tensor, tgt_in: torch.Tensor) -> Any:
+        """Call the model with batch-first ids; one of Hugging Face by the names of its arguments."""
+        src, tgt_in = self.turned(src), self.turned(tgt_in)
+        if self.by_name:
+            is_token = (src != self.special.src_pad).long()
+            return self.forward(input_ids=src, attention_mask=is_token, decoder_input_ids=tgt_in)
+        return self.forward(src, tgt_in)
+
+    @contextmanager
+    def exact(self) -> Iterator[str]:
+        """Compute in float64 inside the block, else in float32; yields why logits cannot be compared, "" if they can.
+
+        A precision serves if the model works in it and returns what it returns in its own.
+        """
+        given = self.logits(*self.few)
+        with ExitStack() as stack:
+            for dtype in (torch.float64, torch.float32, None):
+                attempt = ExitStack()
+                attempt.enter_context(computing_in(dtype, self.model))
+                coarsest = self._coarsest(given)
+                if coarsest in ROUNDING:
+                    stack.enter_context(attempt)
+                    break
+                attempt.close()
+            self.rounding = ROUNDING.get(coarsest, COARSE) if coarsest else COARSE
+            found = coarsest in ROUNDING
+            yield "" if found else "the model computes in 16 bits, which are too coarse; if it is none, pass model=."
+
+    def _coarsest(self, given: torch.Tensor) -> torch.dtype | None:
+        """Return the coarsest type in the forward pass now; None if it fails or returns other logits than it did."""
+        try:
+            with FunctionCalls(*self.few) as calls:
+                logits = self.logits(*self.few)
+        except Exception:  # noqa: BLE001 - the user's code may not work in this precision
+            return None
+        coarsest = min(calls.dtypes, key=lambda each: torch.finfo(each).bits, default=logits.dtype)
+        is_close = largest_change(given.to(logits.dtype), logits, self.is_real) < CLOSE
+        return coarsest if is_close else None
 
     def attention_calls(self, src: torch.Tensor, tgt_in: torch.Tensor) -> list[AttentionCall]:
-        """Run pairs through the model; return the calls of its ``nn.MultiheadAttention``, or of the lab's modules."""
+        """Run pairs through the model; return the calls of attention.
+
+        They are those of the lab's modules or of ``nn.MultiheadAttention``; without one, the calls of softmax and of
+        ``scaled_dot_product_attention`` whose weights have the shape of source and decoder input.
+        """
         if isinstance(self.model, Seq2Seq):
             return record_lab_attention(self.model, src, tgt_in)[1]
-        if self.model is None:
-            return []
         if tgt_in.shape[1] == src.shape[1]:  # tell the blocks apart by the lengths
             tgt_in = tgt_in[:, :-1] if tgt_in.shape[1] > 2 else torch.cat([tgt_in, tgt_in[:, -1:]], dim=1)
-        return record_torch_attention(
-            self.model, lambda: self.logits(src, tgt_in), src_length=src.shape[1], tgt_length=tgt_in.shape[1]
-        )
+        if self.model is not None and (
+            calls := record_torch_attention(
+                self.model, lambda: self.logits(src, tgt_in), src_length=src.shape[1], tgt_length=tgt_in.shape[1]
+            )
+        ):
+            return calls
+        with FunctionCalls(src, tgt_in) as seen:
+            logits = self.logits(src, tgt_in)
+        return [] if logits.shape[-1] in (src.shape[1], tgt_in.shape[1]) else seen.attention
 
-    def lacks_positions(self) -> bool:
-        """Whether the model has no positional information: order changes nothing, but tokens do."""
-        return True
+    def lacks_positions(self) -> bool | None:
+        """Return None: embeddings of an unknown model cannot be read."""
+        return None
 
     def training_loss(self) -> tuple[torch.Tensor, str]:
         """Return the differentiable loss of the batch, and the beginning of sentences about it, "" for the user's loss.
@@ -140,9 +206,9 @@ class AnyModel(BlackBox):
             NotCheckableError: the loss is not a single number.
         """
         if self.loss is None:
-            logits = self._turned(_logits_of(self.forward(*(self._turned(each) for each in (self.src, self.tgt_in)))))
+            logits = self.turned(_logits_of(self._call(self.src, self.tgt_in)))
             loss = F.cross_entropy(
-                logits.float().flatten(0, 1), self.tgt[:, 1:].flatten(), ignore_index=self.special.pad
+                logits.float().flatten(0, 1), self.tgt[:, 1:].flatten(), ignore_index=self.special.tgt_pad
             )
             return loss, "With cross-entropy in place of your loss: "
         loss = self.loss(self.forward, *self._given)
@@ -165,35 +231,47 @@ class AnyModel(BlackBox):
 
         def replaced(args: tuple, kwargs: Mapping[str, Any], output: Any) -> torch.Tensor:
             logits = _logits_of(output)
-            constant = torch.full_like(logits, 1 / logits.shape[-1]).requires_grad_()  # its log is finite too
+            size = logits.shape[-1]
+            is_log = bool(logits.detach().logsumexp(dim=-1).abs().max() < 1e-2)
+            uniform = -math.log(size) if is_log else 1 / size  # as logits both mean that all tokens are equally likely
+            constant = torch.full_like(logits, uniform).requires_grad_()
             ids = [each for each in (*args, *kwargs.values()) if _is_ids(each)]
+            if "decoder_input_ids" in kwargs:
+                ids = [ids[0], kwargs["decoder_input_ids"]]
             calls.append((ids, constant))
             return constant if isinstance(output, torch.Tensor) else _with_logits(output, constant)
 
         with self._intercepted(replaced) as forward:
             src, tgt = self._given
             if with_pad:
-                tgt = self._turned(F.pad(self._turned(tgt), (0, 1), value=self.special.pad))
+                tgt = self.turned(F.pad(self.turned(tgt), (0, 1), value=self.special.tgt_pad))
             loss = self.loss(forward, src, tgt)
         if len(calls) != 1:
             raise NotCheckableError(f"the loss calls its first argument {len(calls)} times; it must call it once.")
         ids, constant = calls[0]
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             raise NotCheckableError(f"loss returns {_described(loss)}; it must return one number that has a gradient.")
-        gradient = self._turned(torch.autograd.grad(loss.reshape(()), constant)[0])
+        gradient = torch.autograd.grad(loss.reshape(()), constant, allow_unused=True)[0]
+        if gradient is None:
+            raise NotCheckableError("the loss is not computed from the logits, but inside the model; pass your own.")
+        gradient = self.turned(gradient)
         size = gradient.abs().sum(dim=-1)
-        labels = torch.where(size > 0, gradient.argmin(dim=-1), self.special.pad)
-        tgt_in = self._turned(ids[1]) if len(ids) > 1 else None
+        largest = gradient.abs().argmax(dim=-1)
+        labels = torch.where(size > 0, largest, self.special.tgt_pad)
+        at_label = gradient.gather(-1, largest[..., None])[..., 0][size > 0]
+        tgt_in = self.turned(ids[1]) if len(ids) > 1 else None
         if tgt_in is not None and tgt_in.shape != labels.shape:
             raise NotCheckableError("in the loss, logits and decoder input do not have the same length.")
         return LossTrace(
             tgt_in=tgt_in,
             labels=labels,
             gradient=size,
-            takes_logits=bool((gradient > 0).any()),
+            takes_logits=bool((gradient > 0).any() and (gradient < 0).any()),
+            uniform=loss.item(),
+            rises=bool(at_label.numel()) and bool((at_label > 0).all()),
         )
 
-    def _turned(self, tensor: torch.Tensor) -> torch.Tensor:
+    def turned(self, tensor: torch.Tensor) -> torch.Tensor:
         """Convert a tensor from the model's layout to batch first, or back."""
         return tensor if self.batch_first else tensor.transpose(0, 1)
 
@@ -208,10 +286,24 @@ class AnyModel(BlackBox):
                 f"batch_first={self.batch_first}, but BOS ({bos}) fills the first row of tgt, which looks like "
                 f"{layout}, so pass batch_first={not self.batch_first}"
             )
-        first = self.tgt[0, 0].item()
+        first = int(self.tgt[0, 0])
         if len(self.tgt) > 1 and bool((self.tgt[:, 0] == first).all()):
             warnings.warn(f"every target starts with {first}, not with bos={bos}, which is put before it", stacklevel=4)
         self.tgt = F.pad(self.tgt, (1, 0), value=bos)
+
+    def _read_pad(self) -> None:
+        """Take the id after every EOS for PAD of a side whose PAD does not occur; a warning says it."""
+        for side, ids in (("src", self.src), ("tgt", self.tgt)):
+            pad = getattr(self.special, f"{side}_pad")
+            after = ids[((ids == self.special.eos).cumsum(dim=1) > 0) & (ids != self.special.eos)]
+            if (ids == pad).any() or not after.numel() or not bool((after == after[0]).all()):
+                continue
+            found = int(after[0])
+            if bool((ids[:, -1] == found).any()):
+                warnings.warn(
+                    f"every id after EOS in {side} is {found}, so {side}_pad={found}, not {pad}", stacklevel=4
+                )
+                self.special = replace(self.special, **{f"{side}_pad": found})
 
     @contextmanager
     def _intercepted(self, replaced: Callable[[tuple, Mapping[str, Any], Any], Any]) -> Iterator[Forward]:
@@ -234,19 +326,16 @@ def examined(model: nn.Module | None) -> Iterator[None]:
 
     PyTorch's fused encoder layers are turned off: they remove PAD, and the decoder's mask would no longer fit.
     """
-    modes = {module: module.training for module in model.modules()} if model else {}
     fused = torch.backends.mha.get_fastpath_enabled()
     gpus = sorted({each.device.index for each in model.parameters() if each.is_cuda}) if model else []
     torch.backends.mha.set_fastpath_enabled(False)
     try:
-        with torch.random.fork_rng(devices=gpus):
+        with random_states_kept(gpus), modules_kept(model):
             if model:
                 model.eval()
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
-        for module, mode in modes.items():
-            module.training = mode
 
 
 @contextmanager
@@ -270,17 +359,6 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Non
         optimizer.state.update(state)
 
 
-def tokens_counted(trace: LossTrace) -> int:
-    """Return how many positions count in a loss."""
-    return int((trace.gradient > 0).sum())
-
-
-def per_token(loss: float, vocab_size: int, tokens: int) -> float:
-    """Return an untrained model's loss per token; a sum over the tokens is divided by their number."""
-    expected = math.log(vocab_size)
-    return min((loss, loss / max(1, tokens)), key=lambda each: abs(each - expected))
-
-
 def _checked(name: str, ids: Any) -> torch.Tensor:
     """Return ids, named in the message, if they are (B, T) integers; InputError otherwise."""
     if not _is_ids(ids) or not ids.numel():
@@ -292,20 +370,41 @@ def _is_ids(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.ndim == 2 and value.dtype in (torch.int64, torch.int32)
 
 
+def _batch_first(tgt: torch.Tensor, bos: int) -> bool:
+    """Return whether targets are (B, T), judged by where BOS is; a warning says it if they are not."""
+    is_bos = tgt == bos
+    if bool(is_bos[:, 0].all()) or not bool(is_bos[0].all()):
+        return True
+    warnings.warn(f"BOS ({bos}) fills the first row of tgt, so src and tgt are read as (S, B) and (T, B)", stacklevel=5)
+    return False
+
+
+def _takes_names(forward: Forward) -> bool:
+    """Whether a model has the arguments of Hugging Face's sequence-to-sequence models."""
+    try:
+        function = forward.forward if isinstance(forward, nn.Module) else forward
+        return {"input_ids", "decoder_input_ids"} <= set(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return False
+
+
 def _logits_of(output: Any) -> torch.Tensor:
-    """Return the logits in a model's result: a tensor, the first of a tuple, or its attribute ``logits``."""
-    output = getattr(output, "logits", output)
-    output = output[0] if isinstance(output, tuple | list) and output else output
-    if not isinstance(output, torch.Tensor) or output.ndim != 3 or not output.is_floating_point():
+    """Return the logits in a model's result: a tensor, the first of a tuple, or its ``logits``."""
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    logits = logits[0] if isinstance(logits, tuple | list) and logits else logits
+    if not isinstance(logits, torch.Tensor) or logits.ndim != 3 or not logits.is_floating_point():
         raise NotCheckableError(f"forward returns {_described(output)}; it must return logits (B, T, V).")
-    return output
+    return logits
 
 
 def _with_logits(output: Any, logits: torch.Tensor) -> Any:
     """Return a model's output with other logits."""
     if isinstance(output, tuple | list):
         return (logits, *output[1:])
-    output.logits = logits
+    if isinstance(output, MutableMapping):
+        output["logits"] = logits
+    else:
+        output.logits = logits
     return output
 
 

@@ -1,7 +1,6 @@
 """Calls of attention modules: recorded at the lab's hook points, or by hooks on PyTorch's ``nn.MultiheadAttention``."""
 
 import inspect
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,8 @@ from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.hooks import Hook, hooks
 from core.models.seq2seq import Block
 
+VISIBLE = 1e-6  # a smaller weight is rounding, or a mask of -10,000
+
 _ARGUMENTS = inspect.signature(nn.MultiheadAttention.forward)
 
 
@@ -25,31 +26,42 @@ class AttentionCall:
     Attributes:
         name: path of the module.
         block: "encoder", "decoder" or "cross"; None if the numbers of queries and keys fit none of these.
-        module: multi-head or additive attention.
-        query: (B, H, Tq, K) float, or (B, D) for additive attention.
+        module: multi-head or additive attention; None if only the call of softmax was seen.
+        query: (B, H, Tq, K) float, or (B, D) for additive attention; None without a module, as key and value.
         key: (B, H, Tk, K) float; H is 1 and K is D for additive attention.
         value: (B, H, Tk, K) float, likewise.
         mask: bool, broadcastable to the weights, True = may attend; None for all.
         bias: float, added to the scores, or None.
         weights: (B, H, Tq, Tk) float, as the module reports them.
         output: (B, H, Tq, K) float, each head's output before the output projection; None if it cannot be read.
+        scores: (B, H, Tq, Tk) float, products of queries and keys before any scaling; None if they were not recorded.
+        d_k: size of a query in these products.
     """
 
     name: str
     block: Block | None
-    module: MultiHeadAttention | AdditiveAttention | nn.MultiheadAttention
-    query: torch.Tensor
-    key: torch.Tensor
-    value: torch.Tensor
+    module: MultiHeadAttention | AdditiveAttention | nn.MultiheadAttention | None
+    query: torch.Tensor | None
+    key: torch.Tensor | None
+    value: torch.Tensor | None
     mask: torch.Tensor | None
     bias: torch.Tensor | None
     weights: torch.Tensor
     output: torch.Tensor | None
+    scores: torch.Tensor | None = None
+    d_k: int = 1
 
     @property
     def is_finite(self) -> bool:
-        """Whether queries, keys and weights are finite: PyTorch returns NaN for a row with nothing to attend to."""
-        return all(bool(each.isfinite().all()) for each in (self.query, self.key, self.weights))
+        """Whether all weights are finite: PyTorch returns NaN for a row with nothing to attend to."""
+        return bool(self.weights.isfinite().all())
+
+    @property
+    def products(self) -> torch.Tensor:
+        """The products of queries and keys before any scaling, (B, H, Tq, Tk) float."""
+        if self.scores is not None or self.query is None or self.key is None:
+            return torch.empty(0) if self.scores is None else self.scores
+        return self.query @ self.key.transpose(-2, -1)
 
     @property
     def visible(self) -> torch.Tensor:
@@ -59,30 +71,45 @@ class AttentionCall:
         return self.mask.expand_as(self.weights)
 
 
-def mass_on_later(calls: list[AttentionCall]) -> float | None:
-    """Return the mean fraction of the decoder's self-attention on later tokens; None without such calls."""
-    masses = [
-        call.weights[..., -call.weights.shape[-2] :].triu(1).sum(dim=-1).mean().item()
-        for call in calls
-        if call.block == "decoder"
+def attention_ahead(calls: list[AttentionCall]) -> tuple[float, float, int] | None:
+    """Return how the decoder's self-attention is spread; None without such calls.
+
+    Returns:
+        the mean weight on later and on earlier tokens, and the largest distance at which a later token has any.
+    """
+    maps = [_finite(call)[..., -call.weights.shape[-2] :] for call in calls if call.block == "decoder"]
+    if not maps:
+        return None
+    later, earlier = (
+        sum(part(each, by).sum(dim=-1).mean().item() for each in maps) / len(maps)
+        for part, by in ((torch.triu, 1), (torch.tril, -1))
+    )
+    reach = [
+        at for each in maps for at in range(1, each.shape[-1]) if bool((each.diagonal(at, -2, -1) > VISIBLE).any())
     ]
-    return sum(masses) / len(masses) if masses else None
+    return later, earlier, max(reach, default=0)
 
 
-def mass_on_source_end(calls: list[AttentionCall], length: int, num_last: int) -> float | None:
-    """Return the mean fraction of attention on the last source tokens, maximum over calls; None without calls.
+def attention_to_end(calls: list[AttentionCall], length: int, num_last: int) -> dict[Block, float]:
+    """Return each block's mean fraction of attention on the last source tokens, maximum over its calls.
 
     Args:
         length: of the source.
         num_last: number of tokens at its end.
     """
-    masses = []
+    masses: dict[Block, float] = {}
     for call in calls:
         num_queries, num_keys = call.weights.shape[-2:]
         reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
         if call.block and reads_source:  # a decoder that reads the source has it before the target
-            masses.append(call.weights[..., length - num_last : length].sum(dim=-1).mean().item())
-    return max(filter(math.isfinite, masses), default=None)
+            mass = _finite(call)[..., length - num_last : length].sum(dim=-1).mean().item()
+            masses[call.block] = max(mass, masses.get(call.block, 0.0))
+    return masses
+
+
+def _finite(call: AttentionCall) -> torch.Tensor:
+    """Return the weights of a call, with 0 in rows that are NaN, as PyTorch's are where nothing may be attended to."""
+    return call.weights.nan_to_num(0.0)
 
 
 @torch.no_grad()
@@ -176,6 +203,7 @@ def _torch_call(
         bias=None if added is None or mask is None else added.masked_fill(~mask, 0.0),
         weights=weights,
         output=None,
+        d_k=key.shape[-1],
     )
 
 
@@ -236,6 +264,7 @@ class _CallRecorder:
                 bias=self._latest.pop("bias", None),
                 weights=weights,
                 output=z,
+                d_k=key.shape[-1],
             )
         )
 

@@ -5,21 +5,44 @@ from dataclasses import dataclass
 
 import torch
 
-from core.teaching.doctor.attention_calls import AttentionCall, mass_on_later, mass_on_source_end
+from core.teaching.doctor.attention_calls import AttentionCall
 
-CHANGED = 1e-3  # standard deviations of the logits; rounding changes them by a thousandth of that
+
+class NotCheckableError(Exception):
+    """A check cannot be made on this model; the message says why, as a sentence."""
 
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """Ids of the special tokens, the same in sources and targets."""
+    """Ids of the special tokens; sources and targets may have different ids of PAD."""
 
-    pad: int
+    src_pad: int
+    tgt_pad: int
     bos: int
     eos: int
 
     def __contains__(self, token: object) -> bool:
-        return token in (self.pad, self.bos, self.eos)
+        return token in (self.src_pad, self.tgt_pad, self.bos, self.eos)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """The largest change of logits that rounding explains.
+
+    Attributes:
+        floor: in standard deviations of the logits.
+        share: relative to the change when a token is replaced.
+    """
+
+    floor: float
+    share: float
+
+    def explains(self, change: float, effect: float = 0.0) -> bool:
+        """Whether a change may be rounding, given the change when a token is replaced."""
+        return change <= max(self.floor, self.share * effect)
+
+
+ROUNDING = {torch.float64: Rounding(1e-9, 1e-6), torch.float32: Rounding(5e-5, 1e-4)}
 
 
 class BlackBox(ABC):
@@ -27,16 +50,23 @@ class BlackBox(ABC):
 
     Attributes:
         special: ids of PAD, BOS and EOS.
-        tolerance: the largest change of a logit due to rounding, in standard deviations of the logits.
+        rounding: of the logits.
+        reads_target: whether the logits are meant to depend on the decoder input.
     """
 
     special: SpecialIds
-    tolerance: float = CHANGED
+    rounding: Rounding = ROUNDING[torch.float32]
+    reads_target: bool = True
 
     @property
     @abstractmethod
     def few(self) -> tuple[torch.Tensor, torch.Tensor]:
         """A few sources (B, S) int64 and their correct decoder inputs (B, T) int64, shifted right."""
+
+    @property
+    @abstractmethod
+    def is_real(self) -> torch.Tensor:
+        """Where the targets of ``few`` are not PAD, (B, T) bool."""
 
     @abstractmethod
     def shortest(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -52,23 +82,15 @@ class BlackBox(ABC):
 
     @abstractmethod
     def attention_calls(self, src: torch.Tensor, tgt_in: torch.Tensor) -> list[AttentionCall]:
-        """Run pairs through the model; return the calls of the attention modules that can be recorded."""
+        """Run pairs through the model; return the calls of attention that can be recorded."""
 
     @abstractmethod
-    def lacks_positions(self) -> bool:
-        """Whether the model has no positional information, given that swapping source tokens changes no logit."""
+    def lacks_positions(self) -> bool | None:
+        """Whether every embedding maps a token to the same vector at two positions; None if it cannot be read."""
 
     def final_state_changes(self, src: torch.Tensor, padded: torch.Tensor) -> bool:
         """Whether PAD changes the final state of a recurrent encoder; False without a readable one."""
         return False
-
-    def attention_to_later(self) -> float | None:
-        """Return the fraction of the decoder's self-attention on later tokens; None if it cannot be read."""
-        return mass_on_later(self.attention_calls(*self.few))
-
-    def attention_to_end(self, src: torch.Tensor, tgt_in: torch.Tensor, num_last: int) -> float | None:
-        """Return the fraction of attention on the last tokens of a source; None if it cannot be read."""
-        return mass_on_source_end(self.attention_calls(src, tgt_in), src.shape[1], num_last)
 
 
 def lengths(ids: torch.Tensor, pad: int) -> torch.Tensor:
@@ -77,15 +99,21 @@ def lengths(ids: torch.Tensor, pad: int) -> torch.Tensor:
     return (positions * (ids != pad)).amax(dim=1)
 
 
-def largest_change(before: torch.Tensor, after: torch.Tensor) -> float:
+def largest_change(before: torch.Tensor, after: torch.Tensor, where: torch.Tensor | None = None) -> float:
     """Return the largest absolute change, in standard deviations of ``before``; infinity if one became not finite.
 
     Values that are infinite in both do not count: a model may set the logits of PAD to -inf.
+
+    Args:
+        before, after: (B, T, V) float.
+        where: the positions to compare, (B, T) bool; None for all.
     """
+    spread = before[before.isfinite()].std(correction=0).clamp(min=1e-30)
+    if where is not None:
+        before, after = before[where], after[where]
     if not before.numel():
         return 0.0
     finite = before.isfinite()
     if not finite.any() or not torch.equal(finite, after.isfinite()):
         return float("inf")
-    before, after = before[finite], after[finite]
-    return ((before - after).abs().max() / before.std().clamp(min=1e-12)).item()
+    return ((before[finite] - after[finite]).abs().max() / spread).item()

@@ -24,9 +24,9 @@ def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: Spe
         special: ids of PAD, BOS and EOS.
     """
     name = "target shift"
-    is_token = tgt_out != special.pad
+    is_token = tgt_out != special.tgt_pad
     equal = (tgt_in == tgt_out)[is_token].float().mean().item()
-    before, is_compared = tgt_out[:, :-1], is_token[:, :-1] & (tgt_in[:, 1:] != special.pad)
+    before, is_compared = tgt_out[:, :-1], is_token[:, :-1] & (tgt_in[:, 1:] != special.tgt_pad)
     if not is_compared.any():
         return not_checked(name, "no target has two tokens.")
     if not torch.equal(tgt_in[:, 1:][is_compared], before[is_compared]):
@@ -43,7 +43,7 @@ def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: Spe
 def check_eos_in_targets(targets: torch.Tensor, special: SpecialIds) -> Finding:
     """Targets, (B, T) int64, end with EOS."""
     name = "EOS in the targets"
-    last = (lengths(targets, special.pad) - 1).clamp(min=0)
+    last = (lengths(targets, special.tgt_pad) - 1).clamp(min=0)
     ended = (targets.gather(1, last[:, None]) == special.eos).float().mean().item()
     if ended > 0.99:
         return Finding(name, "green", "Every target ends with EOS.", ended)
@@ -66,6 +66,27 @@ def check_pad_in_loss(gradient: torch.Tensor, is_pad: torch.Tensor) -> Finding:
         return Finding(name, "green", "Predictions at PAD positions do not count in the loss.", fraction)
     sentence = f"PAD counts in the loss: its positions have {fraction:.0%} of the gradient."
     return Finding(name, "red", sentence, fraction, "pad-in-the-loss")
+
+
+def check_tokens_in_loss(gradient: torch.Tensor, tgt_out: torch.Tensor, special: SpecialIds) -> Finding:
+    """Every token of the targets counts in the loss.
+
+    Args:
+        gradient: (B, T) float, sizes of the gradient of the loss with respect to the logits.
+        tgt_out: (B, T) int64, the tokens to predict.
+        special: ids of PAD, BOS and EOS.
+    """
+    name = "tokens in the loss"
+    is_token = tgt_out != special.tgt_pad
+    left_out = is_token & (gradient == 0)
+    fraction = (left_out.sum() / is_token.sum().clamp(min=1)).item()
+    if not left_out.any():
+        return Finding(name, "green", "Every token of the targets counts in the loss.", fraction)
+    sentence = f"{fraction:.0%} of the tokens of the targets do not count in the loss"
+    ids = tgt_out[left_out].unique().tolist()
+    if len(ids) == 1:
+        sentence += f", all of them with id {ids[0]}" + (" (EOS)" if ids[0] == special.eos else "")
+    return Finding(name, "red", sentence + ".", fraction)
 
 
 def loss_gradient(subject: Subject) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,6 +1,7 @@
 """Diagnose any model from its logits and, if they are passed, its loss and optimizer."""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -8,29 +9,22 @@ from functools import partial
 
 import torch
 from torch import nn
+from tqdm import tqdm
 
 from core.models import Seq2Seq
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks
-from core.teaching.doctor.any_model import (
-    HALF,
-    AnyModel,
-    Forward,
-    Loss,
-    LossTrace,
-    NotCheckableError,
-    examined,
-    per_token,
-    restored,
-    tokens_counted,
-)
+from core.teaching.doctor.any_model import AnyModel, Forward, Loss, LossTrace, examined, restored
 from core.teaching.doctor.attention_calls import AttentionCall
-from core.teaching.doctor.black_box import SpecialIds, largest_change
-from core.teaching.doctor.finding import Examination, Finding, not_checked
+from core.teaching.doctor.black_box import NotCheckableError, SpecialIds
+from core.teaching.doctor.decoding_check import check_decoding
+from core.teaching.doctor.finding import FORWARD, Examination, Finding, not_checked
+from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check_forward
 
 COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
 NO_LOSS = "pass loss=, a function of forward, src and tgt."
 
+Decode = Callable[[torch.Tensor], torch.Tensor]
 Check = tuple[str, Callable[[], Finding]]  # its name and how it is made
 
 
@@ -45,18 +39,23 @@ def diagnose(
     loss: Loss | None = None,
     model: nn.Module | None = None,
     optimizer: torch.optim.Optimizer | None = None,
-    batch_first: bool = True,
+    batch_first: bool | None = None,
     step: int = 0,
+    src_pad: int | None = None,
+    tgt_pad: int | None = None,
+    decode: Decode | None = None,
 ) -> Examination:
     """Examine any sequence-to-sequence model on a batch of its training pairs, and report problems.
 
     Only ``forward`` is needed. A property that cannot be checked is a gray finding with the reason, never a green one.
-    A model that raises an exception ends only the check that called it. Weights, gradients, modes, the optimizer's
-    state and random generators are unchanged afterwards.
+    A model that raises an exception ends only the check that called it. Logits are compared in float64 and without
+    autocast, if the model works so. Weights, gradients, modes, the optimizer's state and the random generators of
+    PyTorch, Python and NumPy are unchanged afterwards.
 
     Args:
         forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that adds
-            masks or extracts the logits from the model's result.
+            masks or extracts the logits from the model's result. A tuple that begins with the logits or a result with
+            ``logits`` will do. A model of Hugging Face is called by the names of its arguments.
         src: (B, S) int64, a batch as training uses it, padded on the right.
         tgt: (B, T) int64, BOS, the target, EOS, PAD; without BOS, it is prepended. The decoder input is ``tgt[:,
             :-1]``.
@@ -65,18 +64,23 @@ def diagnose(
             calls ``backward``; it must call its first argument once.
         model: the module with the parameters, if ``forward`` is a function.
         optimizer: as training uses it, to measure one update.
-        batch_first: False if ``src`` and ``tgt`` are (S, B) and (T, B), and logits (T, B, V).
+        batch_first: False if ``src`` and ``tgt`` are (S, B) and (T, B), and logits (T, B, V); None finds out by where
+            BOS is, and warns if time is first.
         step: updates made; 0 for an untrained model.
+        src_pad, tgt_pad: ids of PAD, if sources or targets have another one than ``pad``.
+        decode: greedy decoding as inference does it: takes sources as ``src`` and returns ids (B, T), or (T, B), with
+            or without BOS. It must produce what ``forward`` predicts for the tokens before.
 
     Raises:
         InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs.
     """
     started = time.perf_counter()
-    special = SpecialIds(pad, bos, eos)
+    special = SpecialIds(pad if src_pad is None else src_pad, pad if tgt_pad is None else tgt_pad, bos, eos)
     subject = AnyModel(forward, (src, tgt), special, model=model, loss=loss, batch_first=batch_first)
     with examined(subject.model):
-        diagnosis = _Diagnosis(subject, optimizer, step)
-        findings = [_made(*check) for check in diagnosis.checks()]
+        checks = _Diagnosis(subject, optimizer, step, decode).checks()
+        bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
+        findings = [_made(*check) for check in bar]
     name = type(subject.model).__name__ if subject.model else getattr(forward, "__name__", "model").strip("<>")
     return Examination(name, step, tuple(findings), time.perf_counter() - started)
 
@@ -95,8 +99,10 @@ def _made(name: str, check: Callable[[], Finding]) -> Finding:
 class _Diagnosis:
     """The checks of one model, in order; those that need logits follow the check of the forward pass."""
 
-    def __init__(self, subject: AnyModel, optimizer: torch.optim.Optimizer | None, step: int) -> None:
-        self.subject, self.optimizer, self.step = subject, optimizer, step
+    def __init__(
+        self, subject: AnyModel, optimizer: torch.optim.Optimizer | None, step: int, decode: Decode | None
+    ) -> None:
+        self.subject, self.optimizer, self.step, self.decode = subject, optimizer, step, decode
         self.trace: LossTrace | None = None
         self.no_trace = NO_LOSS
         self.unusable = ""  # why logits cannot be compared
@@ -104,51 +110,45 @@ class _Diagnosis:
 
     def checks(self) -> Iterable[Check]:
         """Yield each check when those before it are made."""
-        yield "forward pass", self._forward
+        yield FORWARD, self._forward
         self._read_loss()
-        yield "logits", self._outputs
+        yield "logits", self._usable(self._outputs)
+        yield "loss sign", self._loss_sign
         yield "target shift", self._target_shift
         yield "EOS in the targets", self._eos
         yield "PAD in the loss", self._pad_in_loss
-        perturbations = {
+        yield "tokens in the loss", self._tokens_in_loss
+        yield "greedy decoding", self._usable(self._decoding)
+        if self.unusable:
+            yield from self._behavior()
+        else:
+            with self.subject.exact() as self.unusable:
+                yield from self._behavior()
+        yield "gradients", self._gradients
+        yield "initial loss", self._initial_loss
+        yield "update size", self._update_size
+
+    def _behavior(self) -> Iterable[Check]:
+        own = {
             "rows of a batch": self._rows,
             "causal leak": self._causal_leak,
             "PAD influence": self._pad_influence,
             "PAD after the target": self._target_pad,
-            "source order": lambda: perturbation_checks.check_source_order(self.subject),
         }
-        yield from ((name, self._usable(check)) for name, check in perturbations.items())
+        for name, check in perturbation_checks.CHECKS.items():
+            yield name, self._usable(own.get(name, partial(check, self.subject)))
         yield from self._attention_checks()
-        yield "gradients", self._gradients
-        yield "initial loss", self._initial_loss
-        yield "update size", self._update_size
 
     # --- forward pass and logits -----------------------------------------------------------------------------------
 
     def _forward(self) -> Finding:
         """The model returns finite logits, the same for the same input."""
-        name, subject = "forward pass", self.subject
         self.unusable = "the forward pass does not work on this batch."
-        logits, again = (subject.logits(subject.src, subject.tgt_in) for _ in range(2))
-        is_bad = logits.isnan() | (logits == torch.inf)
-        if is_bad.any():
-            self.unusable = "logits are not finite."
-            fraction = is_bad.any(dim=-1).float().mean().item()
-            sentence = f"Logits are NaN or infinite at {fraction:.0%} of the positions."
-            return Finding(name, "red", sentence, fraction)
-        change = largest_change(logits, again)
-        if change >= subject.tolerance:
-            self.unusable = "two calls with the same input differ."
-            if subject.model is None:
-                reason = f"two calls with the same input differ, by {change:.2g} standard deviations"
-                return not_checked(name, f"{reason}. Switch the model to evaluation mode, or pass it as model=.")
-            sentence = (
-                f"In evaluation mode two calls with the same input differ, by {change:.2g} standard deviations: "
-                "dropout stays active, as F.dropout does without training=self.training."
-            )
-            return Finding(name, "red", sentence, change)
-        self.unusable = ""
-        return Finding(name, "green", f"Logits have the shape {tuple(logits.shape)} and are finite.", change)
+        finding, self.unusable = check_forward(self.subject)
+        if self.unusable == NOT_REPEATABLE and self.subject.model is None:
+            reason = finding.sentence.removeprefix("In evaluation mode ").rstrip(".")
+            return not_checked(FORWARD, f"{reason}. Switch the model to evaluation mode, or pass it as model=.")
+        return finding
 
     def _usable(self, check: Callable[[], Finding]) -> Callable[[], Finding]:
         """Return a check that is skipped if logits cannot be compared."""
@@ -176,8 +176,6 @@ class _Diagnosis:
     def _outputs(self) -> Finding:
         """The model returns the kind of output that its loss expects: logits, or log-probabilities."""
         name = "logits"
-        if self.unusable:
-            raise NotCheckableError(self.unusable)
         logits = self.subject.logits(*self.subject.few)
         sums = logits.sum(dim=-1)
         if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
@@ -212,7 +210,7 @@ class _Diagnosis:
         """A trained model predicts the next token, not the token that it has just read."""
         name, subject = "target shift", self.subject
         tgt_in, tgt_out = subject.tgt_in, subject.tgt[:, 1:]
-        is_token = tgt_out != subject.special.pad
+        is_token = tgt_out != subject.special.tgt_pad
         predicted = subject.logits(subject.src, tgt_in).argmax(dim=-1)
         copied, correct = ((predicted == each)[is_token].float().mean().item() for each in (tgt_in, tgt_out))
         if copied > COPIES and correct < PREDICTS:
@@ -224,19 +222,39 @@ class _Diagnosis:
 
     def _eos(self) -> Finding:
         special = self.subject.special
-        if special.pad == special.eos:
+        if special.tgt_pad == special.eos:
             return not_checked("EOS in the targets", "PAD and EOS are the same id.")
         targets = self.subject.tgt[:, 1:] if self.trace is None else self.trace.labels
         return data_checks.check_eos_in_targets(targets, special)
 
     def _pad_in_loss(self) -> Finding:
         name, special = "PAD in the loss", self.subject.special
-        if special.pad == special.eos:
-            return not_checked(name, "PAD and EOS are the same id.")
         trace = self._traced()
-        if not (self.subject.tgt == special.pad).any():
+        if special.tgt_pad == special.eos:
+            return not_checked(name, "PAD and EOS are the same id.")
+        if not (self.subject.tgt == special.tgt_pad).any():
             trace = self.subject.trace_loss(with_pad=True)
-        return data_checks.check_pad_in_loss(trace.gradient, trace.labels == special.pad)
+        return data_checks.check_pad_in_loss(trace.gradient, trace.labels == special.tgt_pad)
+
+    def _loss_sign(self) -> Finding:
+        """The loss falls where a label becomes more likely."""
+        name, rises = "loss sign", self._traced().rises
+        if rises:
+            return Finding(name, "red", "The loss rises when a label becomes more likely: its sign is wrong.")
+        return Finding(name, "green", "The loss falls when a label becomes more likely.")
+
+    def _tokens_in_loss(self) -> Finding:
+        """Every token of the targets counts in the loss."""
+        name, special, trace = "tokens in the loss", self.subject.special, self._traced()
+        if trace.labels.shape != self.subject.tgt[:, 1:].shape:
+            return not_checked(name, "the logits of the loss have another length than the decoder input.")
+        return data_checks.check_tokens_in_loss(trace.gradient, self.subject.tgt[:, 1:], special)
+
+    def _decoding(self) -> Finding:
+        """Greedy decoding produces what the model predicts for the tokens before, a cache included."""
+        if self.decode is None:
+            return not_checked("greedy decoding", "pass decode=, a function from sources to ids.")
+        return check_decoding(self.subject, self.decode)
 
     # --- perturbations ---------------------------------------------------------------------------------------------
 
@@ -252,7 +270,7 @@ class _Diagnosis:
         return finding
 
     def _pad_influence(self) -> Finding:
-        if self.subject.special.pad == self.subject.special.eos:
+        if self.subject.special.src_pad == self.subject.special.eos:
             return not_checked("PAD influence", "PAD and EOS are the same id.")
         return perturbation_checks.check_pad_influence(self.subject)
 
@@ -273,8 +291,6 @@ class _Diagnosis:
                 calls = subject.attention_calls(*subject.few)
                 if not all(call.is_finite for call in calls):
                     raise NotCheckableError("attention weights are not finite: a row has no key that it may attend to.")
-                if any(call.weights.dtype in HALF for call in calls):
-                    raise NotCheckableError("attention weights of 16 bits are too coarse.")
                 genuine.extend(attention_checks.genuine_calls(calls))
             return genuine
 
@@ -298,6 +314,8 @@ class _Diagnosis:
         model = self.subject.model
         if model is None:
             return not_checked("gradients", NO_MODULE)
+        if self.unusable == NOT_FINITE:
+            return not_checked("gradients", self.unusable)
         loss, whose = self.subject.training_loss()
         finding = learning_checks.check_gradients(model, loss)
         return replace(finding, sentence=whose + finding.sentence)
@@ -307,9 +325,13 @@ class _Diagnosis:
             return not_checked("initial loss", "the model is trained.")
         with torch.no_grad():
             loss, whose = self.subject.training_loss()
+        if self.unusable == NOT_FINITE:
+            return not_checked("initial loss", self.unusable)
         size = self.subject.logits(*self.subject.few).shape[-1]
-        tokens = 1 if self.trace is None else tokens_counted(self.trace)
-        finding = learning_checks.judge_initial_loss(per_token(loss.item(), size, tokens), size)
+        uniform, tokens = math.log(size), int((self.subject.tgt[:, 1:] != self.subject.special.tgt_pad).sum())
+        if self.trace is not None:
+            uniform, tokens = self.trace.uniform, int((self.trace.gradient > 0).sum())
+        finding = learning_checks.judge_initial_loss(loss.item(), uniform, size=size, tokens=tokens)
         return replace(finding, sentence=whose + finding.sentence)
 
     def _update_size(self) -> Finding:

@@ -7,6 +7,7 @@ from core.config import BugName
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 
 Light = Literal["green", "amber", "red", "gray"]
+FORWARD = "forward pass"  # the check that a model can be run
 MARKS: dict[Light, str] = {"green": "pass", "amber": "warn", "red": "FAIL", "gray": "skip"}
 
 
@@ -56,8 +57,13 @@ class Examination:
         return list(dict.fromkeys(each.bug for each in self.findings if each.bug))
 
     @property
+    def failed(self) -> list[Finding]:
+        """The checks that failed (red), whether or not a known bug explains them."""
+        return [each for each in self.findings if each.light == "red"]
+
+    @property
     def alarms(self) -> list[Finding]:
-        """The checks that did not pass, without checks that were not made."""
+        """The checks that failed or gave a warning (red or amber)."""
         return [each for each in self.findings if each.light in ("amber", "red")]
 
     @property
@@ -66,18 +72,39 @@ class Examination:
         return [each for each in self.findings if each.light == "gray"]
 
     @property
+    def could_run(self) -> bool:
+        """Whether the model could be run; otherwise it neither passed nor failed."""
+        return any(each.light != "gray" for each in self.findings if each.check == FORWARD)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the model could be run and no check failed; warnings and checks that were not made do not count."""
+        return self.could_run and not self.failed
+
+    @property
     def diagnosis(self) -> str:
-        """The titles of the bugs found; without one, how many checks did not pass or were not made."""
-        if self.bugs:
-            return ", ".join(BUG_DESCRIPTIONS[bug].title for bug in self.bugs)
-        if len(self.unchecked) == len(self.findings):
-            return "nothing could be checked"
-        return f"no bug found, {len(self.alarms)} checks not passed, {len(self.unchecked)} not made"
+        """What failed, with the bugs that explain it; then the numbers of warnings and of checks that were not made."""
+        failed = ", ".join(each.check for each in self.failed)
+        bugs = ", ".join(BUG_DESCRIPTIONS[bug].title for bug in self.bugs)
+        warned = ", ".join(each.check for each in self.alarms if each.light == "amber")
+        passed = sum(each.light == "green" for each in self.findings)
+        reason = next((each.sentence for each in self.findings if each.check == FORWARD), "").split(": ", 1)[-1]
+        parts = [
+            "" if self.could_run else f"could not run the model: {reason}",
+            f"FAILED: {failed}" + (f" (diagnosis: {bugs})" if bugs else "") if failed else "",
+            "nothing failed" if self.ok else "",
+            f"warnings: {warned}" if warned else "",
+            f"{passed} passed, {len(self.unchecked)} not made",
+        ]
+        return "; ".join(part for part in parts if part)
 
     def __str__(self) -> str:
+        checks: dict[tuple[str, str], list[str]] = {}  # by light and sentence; those with one reason are one line
+        for each in self.findings:
+            checks.setdefault((MARKS[each.light], each.sentence), []).append(each.check)
         return "\n".join(
             [
-                *(f"{MARKS[each.light]} {each.check:35} {each.sentence}" for each in self.findings),
+                *(f"{mark} {', '.join(names):35} {sentence}" for (mark, sentence), names in checks.items()),
                 f"{self.name}, after {self.step} updates: {self.diagnosis} ({self.seconds:.1f} s)",
             ]
         )
@@ -87,6 +114,9 @@ class Examination:
         return {
             "name": self.name,
             "step": self.step,
+            "ok": self.ok,
+            "could_run": self.could_run,
+            "failed": [each.check for each in self.failed],
             "bugs": self.bugs,
             "findings": [asdict(each) for each in self.findings],
             "seconds": round(self.seconds, 2),

@@ -21,6 +21,7 @@ TRIAL_BATCH = 16  # sequences
 MAX_GRADIENT_RATIO = 1e5  # between the gradient norms of two parts
 MAX_INITIAL_EXCESS = 2.0  # nats above ln(vocabulary size)
 LARGE_UPDATE, TOO_LARGE_UPDATE = 0.3, 0.6  # fractions of the norm of the weights
+TINY_UPDATE = 3e-7  # the first of a usual warm-up changes ten times as much
 
 
 @torch.no_grad()
@@ -63,21 +64,29 @@ def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
     name = "gradients"
     trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
     if not trained:
-        return not_checked(name, "no parameter requires a gradient.")
+        return Finding(name, "red", "No parameter requires a gradient: training changes nothing.", 0.0)
     gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
     norms = {each: 0.0 if it is None else it.norm().item() for each, it in zip(trained, gradients, strict=True)}
     broken = [each for each, norm in norms.items() if not math.isfinite(norm)]
     if broken:
         sentence = f"{len(broken)} of {len(norms)} parameters have a gradient that is not finite, the first is "
         return Finding(name, "red", f"{sentence}{broken[0]}.", float(len(broken)))
-    # A constant added to all keys changes no softmax, so the bias of w_k has no gradient except rounding.
-    missing = [each for each, norm in norms.items() if norm == 0 and not each.endswith("w_k.bias")]
+    # A constant added to all keys changes no softmax, so a bias of keys has no gradient except rounding.
+    missing = [
+        each
+        for (each, norm), gradient in zip(norms.items(), gradients, strict=True)
+        if gradient is None or (norm == 0 and trained[each].ndim > 1)
+    ]
+    frozen = [each for each, it in model.named_parameters() if not it.requires_grad and not _is_table(it)]
     by_part = _norms_by_part(norms)
     ratio = max(by_part.values()) / max(min(by_part.values()), 1e-30)
     listed = ", ".join(f"{part} {norm:.2g}" for part, norm in by_part.items())
     if missing:
         sentence = f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}."
         return Finding(name, "amber", sentence, float(len(missing)))
+    if frozen:
+        sentence = f"{len(frozen)} parameters are frozen (requires_grad=False), the first is {frozen[0]}."
+        return Finding(name, "amber", sentence + " Training does not change them.", float(len(frozen)))
     sentence = f"Every parameter gets a gradient; norms by part: {listed}."
     if ratio > MAX_GRADIENT_RATIO:
         return Finding(name, "amber", sentence + " They are very uneven: gradients vanish or explode.", ratio)
@@ -91,15 +100,30 @@ def check_initial_loss(subject: Subject) -> Finding:
     if subject.is_imported:
         return not_checked("initial loss", "the model was trained by another program.")
     untrained = new_state(state.preset, pairs=state.task.pairs_file) if subject.is_trained else state
-    return judge_initial_loss(training_loss(untrained, subject).item(), len(state.task.tgt_vocab))
+    size = len(state.task.tgt_vocab)
+    return judge_initial_loss(training_loss(untrained, subject).item(), math.log(size), size=size, tokens=0)
 
 
-def judge_initial_loss(loss: float, vocab_size: int) -> Finding:
-    """Judge the loss of an untrained model, in nats per token."""
-    expected = math.log(vocab_size)
+def judge_initial_loss(loss: float, uniform: float, *, size: int, tokens: int) -> Finding:
+    """Judge the loss of an untrained model.
+
+    Args:
+        loss: of a batch.
+        uniform: this loss if all tokens are equally likely.
+        size: of the vocabulary.
+        tokens: number of positions that count.
+    """
+    name, expected = "initial loss", math.log(size)
+    if uniform <= 0:
+        return not_checked(name, f"equally likely tokens have a loss of {uniform:.2f}, which is not above 0.")
     sentence = f"Before training the loss is {loss:.2f}; ln(vocabulary size) is {expected:.2f}."
-    is_near = 0.75 * expected <= loss <= expected + MAX_INITIAL_EXCESS
-    return Finding("initial loss", "green" if is_near else "amber", sentence, loss)
+    if abs(uniform / expected - 1) > 0.01:
+        sentence = f"Before training the loss is {loss:.2f}; equally likely tokens have {uniform:.2f}."
+    if tokens > 1 and abs(uniform / expected / tokens - 1) < 0.01:
+        sentence += f" It is a sum over {tokens} tokens: gradients grow with the batch."
+        return Finding(name, "amber", sentence, loss)
+    is_near = 0.75 * uniform <= loss <= uniform * (1 + MAX_INITIAL_EXCESS / expected)
+    return Finding(name, "green" if is_near else "amber", sentence, loss)
 
 
 def check_update_size(subject: Subject) -> Finding:
@@ -147,7 +171,9 @@ def judge_update(fraction: float, rate: str) -> Finding:
         return Finding(name, "red", f"{rate} an update makes weights infinite or NaN.")
     if fraction == 0:
         return Finding(name, "amber", f"{rate} an update changes no weight matrix.", fraction)
-    sentence = f"{rate} an update changes a weight matrix by {fraction:.1%} of its norm (median)."
+    sentence = f"{rate} an update changes a weight matrix by {fraction:.2g} of its norm (median)."
+    if fraction < TINY_UPDATE:
+        return Finding(name, "amber", sentence + " That is too little to learn anything.", fraction)
     if fraction > TOO_LARGE_UPDATE:
         return Finding(name, "red", sentence + " That is far too much.", fraction, "learning-rate-too-high")
     return Finding(name, "amber" if fraction > LARGE_UPDATE else "green", sentence, fraction)
@@ -166,6 +192,12 @@ def training_loss(state: TrainingState, subject: Subject) -> torch.Tensor:
     return state.loss_function(
         state.model, pairs, subject.state.preset.training, teacher_forcing_ratio=1.0, generator=torch.Generator()
     )
+
+
+def _is_table(parameter: torch.Tensor) -> bool:
+    """Whether a frozen parameter is a fixed table of sines and cosines: all its rows have the same norm."""
+    norms = parameter.detach().float().flatten(0, -2).norm(dim=-1) if parameter.ndim > 1 else parameter.new_zeros(0)
+    return bool(len(norms)) and bool((norms - norms.mean()).abs().max() < 1e-3 * norms.mean())
 
 
 def _norms_by_part(norms: dict[str, float]) -> dict[str, float]:

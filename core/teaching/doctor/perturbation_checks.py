@@ -1,58 +1,97 @@
-"""Checks that perturb a model's input and compare the logits."""
+"""Checks that perturb a model's input and compare the logits where targets are not PAD.
+
+A change counts if it is larger than rounding, and than a tiny fraction of what replacing a token changes.
+"""
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 
-from core.teaching.doctor.black_box import BlackBox, largest_change
+from core.models.seq2seq import Block
+from core.teaching.doctor.attention_calls import VISIBLE, attention_ahead, attention_to_end
+from core.teaching.doctor.black_box import BlackBox, NotCheckableError, largest_change
 from core.teaching.doctor.finding import Finding, not_checked
 
 NUM_PAD = 3  # tokens appended
 NEARLY_ALL = 0.99  # of the attention
+BLOCKS: dict[Block, str] = {
+    "encoder": "the encoder's self-attention",
+    "decoder": "the decoder's attention",
+    "cross": "the cross-attention",
+}
 
 
 def check_batch_rows(subject: BlackBox) -> Finding:
     """A pair has the same logits alone as in a batch."""
     name = "rows of a batch"
-    src, tgt_in = subject.few
+    (src, tgt_in), is_real = subject.few, subject.is_real
     if len(src) < 2:
         return not_checked(name, "the sample has only one pair.")
-    together, rows = subject.logits(src, tgt_in), (0, len(src) - 1)
-    change = max(
-        largest_change(together[row : row + 1], subject.logits(src[row : row + 1], tgt_in[row : row + 1]))
-        for row in rows
-    )
-    if change < subject.tolerance:
+    together = subject.logits(src, tgt_in)
+    rows = (slice(0, 1), slice(len(src) - 1, len(src)))
+    change = max(largest_change(together[row], subject.logits(src[row], tgt_in[row]), is_real[row]) for row in rows)
+    if subject.rounding.explains(change):
         return Finding(name, "green", "A pair has the same logits alone as in a batch.", change)
     sentence = (
-        f"The logits of a pair depend on the other pairs of its batch, by {change:.2g} standard deviations: batch and "
-        "positions are mixed up, by view instead of transpose, batch_first or a softmax over the wrong axis."
+        f"The logits of a pair depend on the other pairs of its batch, by {change:.2g} standard deviations. Possible "
+        "causes: view instead of transpose, batch_first, a softmax or a normalization over the wrong axis."
     )
     return Finding(name, "red", sentence, change)
 
 
 def check_causal_leak(subject: BlackBox) -> Finding:
-    """Changing the last target token changes no earlier logit."""
+    """Replacing a target token changes no earlier logit, but its own."""
     name = "causal leak"
-    src, tgt_in = subject.few
-    if tgt_in.shape[1] < 2:
+    (src, tgt_in), is_real = subject.few, subject.is_real
+    positions = torch.arange(tgt_in.shape[1], device=tgt_in.device)
+    last = (positions * is_real).amax(dim=1)
+    if not last.any():
         return not_checked(name, "no decoder input has two tokens.")
     before = subject.logits(src, tgt_in)
-    others = [token for token in reversed(range(before.shape[-1])) if token not in subject.special][:2]
-    if len(others) < 2:
-        return not_checked(name, "the target vocabulary has fewer than two tokens besides PAD, BOS and EOS.")
-    changed = tgt_in.clone()
-    changed[:, -1] = torch.where(tgt_in[:, -1] == others[0], others[1], others[0])
-    change = largest_change(before[:, :-1], subject.logits(src, changed)[:, :-1])
-    if change < subject.tolerance:
-        return Finding(name, "green", "Changing a future target token changes no earlier logit.", change)
+    tokens = _target_tokens(subject, before.shape[-1])
+    change = effect = pad_change = 0.0
+    for at in (last // 2, last, torch.full_like(last, len(positions) - 1)):  # the end of most rows is PAD
+        after = subject.logits(src, _replaced(tgt_in, at, tokens))
+        is_earlier = positions < at[:, None]
+        change = max(change, largest_change(before, after, is_real & is_earlier))
+        effect = max(effect, largest_change(before, after, is_real & ~is_earlier))
+        pad_change = max(pad_change, largest_change(before, after, ~is_real & is_earlier))
+    if not subject.rounding.explains(change, effect):
+        return _leak(subject, change)
+    if subject.reads_target and subject.rounding.explains(effect):
+        sentence = "Replacing a target token changes no logit, at no position: the decoder input is not read."
+        return Finding(name, "red", sentence, effect)
+    if not subject.rounding.explains(pad_change, effect):
+        sentence = (
+            f"Positions of PAD read later tokens: their logits change by {pad_change:.2g} standard deviations. No "
+            "logit that counts changes. Does the target's padding mask hide rows (queries) in place of columns (keys)?"
+        )
+        return Finding(name, "amber", sentence, pad_change)
+    return Finding(name, "green", "Changing a future target token changes no earlier logit.", change)
+
+
+def _leak(subject: BlackBox, change: float) -> Finding:
+    """Return the finding of a leak, with what the weights of the decoder's self-attention show about it."""
+    name = "causal leak"
     sentence = f"Changing a future target token changes earlier logits, by {change:.2g} standard deviations"
-    later = subject.attention_to_later()
-    if later is None:
-        return Finding(name, "red", sentence + ": the decoder reads ahead.", change)
-    if later > subject.tolerance:
-        sentence += f": {later:.0%} of the decoder's self-attention is on later tokens, the causal mask is missing."
-        return Finding(name, "red", sentence, change, "no-causal-mask")
-    return Finding(name, "red", sentence + ", although no attention weight is on later tokens.", change)
+    ahead = attention_ahead(subject.attention_calls(*subject.few))
+    if ahead is None:
+        sentence += ". Possible causes: no causal mask, view instead of transpose, a softmax over the wrong axis."
+        return Finding(name, "red", sentence, change)
+    later, earlier, reach = ahead
+    if later <= VISIBLE:
+        sentence += (
+            ", although no attention weight is on later tokens. Possible causes: positions mixed elsewhere, as by view "
+            "instead of transpose, or a softmax over the wrong axis."
+        )
+        return Finding(name, "red", sentence, change)
+    sentence += f": {later:.0%} of the decoder's self-attention is on later tokens"
+    if earlier <= VISIBLE:
+        return Finding(name, "red", sentence + " and none on earlier ones: the causal mask is flipped.", change)
+    if reach < subject.few[1].shape[1] - 1:
+        return Finding(name, "red", f"{sentence}, at most {reach} ahead: the causal mask is shifted.", change)
+    return Finding(name, "red", sentence + ", the causal mask is missing.", change, "no-causal-mask")
 
 
 def check_pad_influence(subject: BlackBox) -> Finding:
@@ -62,32 +101,47 @@ def check_pad_influence(subject: BlackBox) -> Finding:
     num_pad = min(NUM_PAD, subject.room_after(src.shape[1]))
     if num_pad < 1:
         return not_checked(name, "the shortest source has the maximum length, so no PAD can be appended.")
-    padded = F.pad(src, (0, num_pad), value=subject.special.pad)
+    padded = F.pad(src, (0, num_pad), value=subject.special.src_pad)
+    effect = _source_effect(subject, src, tgt_in)
     change = largest_change(subject.logits(src, tgt_in), subject.logits(padded, tgt_in))
-    if change < subject.tolerance:
+    if subject.rounding.explains(change, effect):
+        if subject.rounding.explains(effect):
+            return not_checked(name, "replacing a source token changes no logit either.")
         return Finding(name, "green", "Appending PAD to a source changes no logit.", change)
     sentence = f"Appending PAD to a source changes the logits, by {change:.2g} standard deviations"
-    mass = subject.attention_to_end(padded, tgt_in, num_pad)
-    if mass is not None and mass > subject.tolerance:
-        state = "missing" if mass < NEARLY_ALL else "inverted"
-        sentence += f": PAD gets {mass:.0%} of the attention, the padding mask is {state}."
-        return Finding(name, "red", sentence, change, "pad-attended-to")
+    masses = attention_to_end(subject.attention_calls(padded, tgt_in), padded.shape[1], num_pad)
+    reading = [block for block, mass in masses.items() if mass > VISIBLE]
+    if reading:
+        sentence += ": PAD gets " + " and ".join(f"{mass:.0%} of {BLOCKS[block]}" for block, mass in masses.items())
+        if all(masses[block] > NEARLY_ALL for block in reading):
+            return Finding(name, "red", sentence + ", the padding mask is inverted.", change, "pad-attended-to")
+        state = ", the padding mask is missing."
+        if len(reading) < len(masses):
+            state = f": only {' and '.join(BLOCKS[block] for block in reading)} has no padding mask"
+            state += " (memory_key_padding_mask in nn.Transformer)." if reading == ["cross"] else "."
+        return Finding(name, "red", sentence + state, change, "pad-attended-to")
     if subject.final_state_changes(src, padded):
         sentence += ", although PAD gets no attention: the encoder's final state is the one after the PAD."
         return Finding(name, "red", sentence, change, "encoder-over-pad")
-    if mass is None:
-        sentence += ": the padding mask is missing, or a recurrent encoder reads PAD."
+    if masses:
+        sentence += (
+            ", although PAD gets no attention weight. Possible causes: positions mixed before it, as by view instead "
+            "of transpose, convolutions, or a recurrent encoder that reads PAD."
+        )
         return Finding(name, "red", sentence, change)
-    return Finding(name, "red", sentence + ", although PAD gets no attention.", change)
+    sentence += ". Possible causes: no padding mask, view instead of transpose, or a recurrent encoder that reads PAD."
+    return Finding(name, "red", sentence, change)
 
 
 def check_target_pad(subject: BlackBox) -> Finding:
     """Appending PAD to a decoder input changes no logit before it."""
     name = "PAD after the target"
-    src, tgt_in = subject.few
-    padded = F.pad(tgt_in, (0, 1), value=subject.special.pad)
-    change = largest_change(subject.logits(src, tgt_in), subject.logits(src, padded)[:, : tgt_in.shape[1]])
-    if change < subject.tolerance:
+    (src, tgt_in), is_real = subject.few, subject.is_real
+    padded = F.pad(tgt_in, (0, 1), value=subject.special.tgt_pad)
+    before = subject.logits(src, tgt_in)
+    effect = _source_effect(subject, src, tgt_in)
+    change = largest_change(before, subject.logits(src, padded)[:, : tgt_in.shape[1]], is_real)
+    if subject.rounding.explains(change, effect):
         return Finding(name, "green", "Appending PAD to a decoder input changes no logit before it.", change)
     sentence = f"Appending PAD to a decoder input changes the logits before it, by {change:.2g} standard deviations."
     return Finding(name, "red", sentence, change)
@@ -96,27 +150,66 @@ def check_target_pad(subject: BlackBox) -> Finding:
 def check_source_order(subject: BlackBox) -> Finding:
     """Swapping two source tokens changes the logits."""
     name = "source order"
-    src, tgt_in = subject.few
+    (src, tgt_in), is_real = subject.few, subject.is_real
+    effect = _source_effect(subject, src, tgt_in, is_real)
+    if subject.rounding.explains(effect):
+        sentence = "Replacing a source token changes no logit: the source is not read."
+        return Finding(name, "red", sentence, effect)
     swaps = {row: swap for row in range(len(src)) if (swap := _two_positions(subject, src[row])) is not None}
     if not swaps:
         return not_checked(name, "no source has two different tokens to swap.")
     swapped = src.clone()
     for row, (first, last) in swaps.items():
         swapped[row, [first, last]] = src[row, [last, first]]
-    rows = list(swaps)
-    before = subject.logits(src, tgt_in)
-    change = largest_change(before[rows], subject.logits(swapped, tgt_in)[rows])
-    if change >= subject.tolerance:
+    change = largest_change(subject.logits(src, tgt_in), subject.logits(swapped, tgt_in), is_real)
+    if not subject.rounding.explains(change, effect):
         sentence = f"Swapping two source tokens changes the logits, by {change:.2g} standard deviations."
         return Finding(name, "green", sentence, change)
-    sentence = "Swapping two source tokens changes no logit"
-    if largest_change(before, subject.logits(_other_tokens(subject, src), tgt_in)) < subject.tolerance:
-        return Finding(name, "red", sentence + ", and neither do other tokens: the source is not read.", change)
-    if subject.lacks_positions():
-        sentence += ", and a token has the same embedding at every position: the model has no positional information."
+    sentence = "Swapping two source tokens changes no logit, although replacing one does: the model does not use their "
+    lacks_positions = subject.lacks_positions()
+    if lacks_positions is None:
+        return Finding(name, "red", sentence + "order. Are positions added to the source?", change, "no-positions")
+    if lacks_positions:
+        sentence += "order: a token has the same embedding at every position."
         return Finding(name, "red", sentence, change, "no-positions")
-    sentence += ", although embeddings differ by position: the output does not depend on the order of the source."
-    return Finding(name, "red", sentence, change)
+    return Finding(name, "red", sentence + "order, although its embeddings differ by position.", change)
+
+
+CHECKS: dict[str, Callable[[BlackBox], Finding]] = {
+    "rows of a batch": check_batch_rows,
+    "causal leak": check_causal_leak,
+    "PAD influence": check_pad_influence,
+    "PAD after the target": check_target_pad,
+    "source order": check_source_order,
+}
+
+
+def _source_effect(
+    subject: BlackBox, src: torch.Tensor, tgt_in: torch.Tensor, where: torch.Tensor | None = None
+) -> float:
+    """Return the largest change of the logits when the first or the last symbol of each source is replaced."""
+    symbols = [token for token in subject.few[0].unique().tolist() if token not in subject.special]
+    if len(symbols) < 2:
+        raise NotCheckableError("the sources have fewer than two tokens besides PAD, BOS and EOS.")
+    is_symbol = torch.isin(src, torch.tensor(symbols, device=src.device)).int()
+    before = subject.logits(src, tgt_in)
+    first, last = is_symbol.argmax(dim=1), src.shape[1] - 1 - is_symbol.flip(1).argmax(dim=1)
+    changed = (subject.logits(_replaced(src, at, symbols), tgt_in) for at in (first, last))
+    return max(largest_change(before, after, where) for after in changed)
+
+
+def _target_tokens(subject: BlackBox, size: int) -> list[int]:
+    """Return two tokens of the target vocabulary."""
+    tokens = [token for token in reversed(range(size)) if token not in subject.special][:2]
+    if len(tokens) < 2:
+        raise NotCheckableError("the target vocabulary has fewer than two tokens besides PAD, BOS and EOS.")
+    return tokens
+
+
+def _replaced(ids: torch.Tensor, at: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+    """Return ids (B, T) with another token, one of the first two of ``tokens``, at one position of each row, (B,)."""
+    old = ids.gather(1, at[:, None])
+    return ids.scatter(1, at[:, None], torch.where(old == tokens[0], tokens[1], tokens[0]).to(ids.dtype))
 
 
 def _two_positions(subject: BlackBox, row: torch.Tensor) -> tuple[int, int] | None:
@@ -124,12 +217,3 @@ def _two_positions(subject: BlackBox, row: torch.Tensor) -> tuple[int, int] | No
     positions = [at for at, token in enumerate(row.tolist()) if token not in subject.special]
     others = [at for at in positions if row[at] != row[positions[0]]]
     return (positions[0], others[-1]) if others else None
-
-
-def _other_tokens(subject: BlackBox, src: torch.Tensor) -> torch.Tensor:
-    """Return sources (B, S) int64 with each symbol replaced by the next one that occurs in them."""
-    tokens = [token for token in src.unique().tolist() if token not in subject.special]
-    replaced = src.clone()
-    for token, other in zip(tokens, tokens[1:] + tokens[:1], strict=True):
-        replaced[src == token] = other
-    return replaced

@@ -15,7 +15,7 @@ from core.training.state import TrainingState
 
 NUM_PAIRS = 64  # sampled training pairs
 FEW = 8  # number of pairs for checks that need only a few
-LAB_IDS = SpecialIds(PAD_ID, BOS_ID, EOS_ID)
+LAB_IDS = SpecialIds(PAD_ID, PAD_ID, BOS_ID, EOS_ID)
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Subject(BlackBox):
 
     def __post_init__(self) -> None:
         generator = torch.Generator().manual_seed(0)
+        object.__setattr__(self, "reads_target", self.state.preset.model.family != "encoder-only")
         object.__setattr__(self, "pairs", self.state.task.sample(NUM_PAIRS, split="train", generator=generator))
 
     @property
@@ -56,6 +57,11 @@ class Subject(BlackBox):
     def few(self) -> tuple[torch.Tensor, torch.Tensor]:
         """A few sources (B, S) int64 and their correct decoder inputs (B, T) int64, shifted right."""
         return self.pairs.src[:FEW], self.pairs.tgt[:FEW, :-1]
+
+    @property
+    def is_real(self) -> torch.Tensor:
+        """Where the targets of ``few`` are not PAD, (B, T) bool."""
+        return self.pairs.tgt[:FEW, 1:] != PAD_ID
 
     def shortest(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the shortest source (1, S) int64, without PAD, and its correct decoder input (1, T) int64."""
@@ -84,7 +90,11 @@ class Subject(BlackBox):
     def final_state_changes(self, src: torch.Tensor, padded: torch.Tensor) -> bool:
         """Whether PAD changes the final state of a recurrent encoder; False if there is none."""
         final, padded_final = (self.model.encode(each).final for each in (src, padded))
-        return final is not None and padded_final is not None and largest_change(final, padded_final) > self.tolerance
+        return (
+            final is not None
+            and padded_final is not None
+            and not self.rounding.explains(largest_change(final, padded_final))
+        )
 
     @torch.no_grad()
     def lacks_positions(self) -> bool:

@@ -1,0 +1,78 @@
+"""The check of the forward pass: logits are finite, and two calls with the same input agree."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+from core.teaching.doctor.black_box import BlackBox, largest_change
+from core.teaching.doctor.finding import FORWARD, Finding
+from core.teaching.doctor.function_calls import FunctionCalls
+
+NOT_FINITE = "logits are not finite."
+NOT_REPEATABLE = "two calls with the same input differ."
+SEEDS: dict[str, Callable[[int], object]] = {
+    "torch's random generator": torch.manual_seed,
+    "Python's random": random.seed,
+    "NumPy's random generator": np.random.seed,
+}
+
+
+@contextmanager
+def random_states_kept(devices: list[int]) -> Iterator[None]:
+    """Restore the random generators of PyTorch, Python and NumPy after the block.
+
+    Args:
+        devices: indices of the GPUs whose generators are restored too.
+    """
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+def check_forward(subject: BlackBox) -> tuple[Finding, str]:
+    """Logits are finite, and the same for the same input; also return why they cannot be compared, "" if they can."""
+    src, tgt_in = subject.few
+    with FunctionCalls(src, tgt_in) as calls:
+        logits = subject.logits(src, tgt_in)
+    again, is_real = subject.logits(src, tgt_in), subject.is_real
+    is_bad = (logits.isnan() | (logits == torch.inf)).any(dim=-1)
+    if is_bad.any():
+        fraction = is_bad.float().mean().item()
+        sentence = f"Logits are NaN or infinite at {fraction:.0%} of the positions"
+        only_pad = not (is_bad & is_real).any()
+        sentence += ", all of them of PAD." if only_pad else "."
+        return Finding(FORWARD, "red", sentence, fraction), "" if only_pad else NOT_FINITE
+    change = largest_change(logits, again, is_real)
+    if not subject.rounding.explains(change):
+        sentence = f"In evaluation mode two calls with the same input differ, by {change:.2g} standard deviations"
+        return Finding(FORWARD, "red", f"{sentence}: {_randomness(subject, calls)}", change), NOT_REPEATABLE
+    return Finding(FORWARD, "green", f"Logits have the shape {tuple(logits.shape)} and are finite.", change), ""
+
+
+def _randomness(subject: BlackBox, calls: FunctionCalls) -> str:
+    """Return where the difference of two calls comes from, as the end of a sentence."""
+    if calls.dropout:
+        return f"dropout is active, {calls.dropout[0]} is called."
+    for name in SEEDS:
+        if _agrees(subject, [name]):
+            return f"the model draws from {name}, since with the same seed they agree."
+    if _agrees(subject, list(SEEDS)):
+        return "the model draws from several random generators, since with the same seeds they agree."
+    return "the model keeps a state between calls or has a generator of its own, since seeds change nothing."
+
+
+def _agrees(subject: BlackBox, generators: list[str]) -> bool:
+    """Whether two calls agree if these generators are in the same state before each."""
+    results: list[torch.Tensor] = []
+    for _ in range(2):
+        for name in generators:
+            SEEDS[name](0)
+        results.append(subject.logits(*subject.few))
+    return subject.rounding.explains(largest_change(results[0], results[1], subject.is_real))

@@ -1,0 +1,164 @@
+"""Calls of PyTorch functions while a model runs, seen from outside: softmax, products of queries and keys, dropout."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from core.models.seq2seq import Block
+from core.teaching.doctor.attention_calls import AttentionCall
+
+PRODUCTS = ("matmul", "bmm", "einsum")
+REARRANGING = {  # results have the numbers of the first argument, in another order or number
+    *("view", "reshape", "transpose", "permute", "swapaxes", "movedim", "unflatten", "flatten", "unsqueeze", "squeeze"),
+    *("chunk", "split", "unbind", "__getitem__", "contiguous", "clone", "to", "float", "double", "add"),
+}
+
+
+@dataclass(frozen=True)
+class _Product:
+    """Scores (…, Tq, Tk) of queries and keys of size ``d_k``, which were multiplied by ``factor`` before."""
+
+    scores: torch.Tensor
+    d_k: int
+    factor: float
+
+
+class FunctionCalls(TorchFunctionMode):
+    """Records calls of PyTorch functions inside its ``with`` block, whoever makes them.
+
+    Attributes:
+        attention: calls of softmax over scores of queries and keys, and of ``scaled_dot_product_attention``.
+        dropout: the active calls of dropout, as they would be written.
+        dtypes: the floating-point types of the results.
+    """
+
+    def __init__(self, src: torch.Tensor, tgt_in: torch.Tensor) -> None:
+        super().__init__()
+        self.attention: list[AttentionCall] = []
+        self.dropout: list[str] = []
+        self.dtypes: set[torch.dtype] = set()
+        self._batch, num_src = src.shape
+        num_tgt = tgt_in.shape[1]
+        self._blocks: dict[tuple[int, int], Block] = {
+            (num_src, num_src): "encoder",
+            (num_tgt, num_tgt): "decoder",
+            (num_tgt, num_src): "cross",
+            (1, num_src): "cross",  # a step of a recurrent decoder
+        }
+        self._factors: dict[int, tuple[torch.Tensor, float]] = {}  # since a linear layer; keeps the tensor, for its id
+        self._products: list[_Product] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
+        """Call a function, and remember what it did."""
+        given = kwargs or {}
+        result = func(*args, **given)
+        name = getattr(func, "__name__", "")
+        if isinstance(result, torch.Tensor) and result.is_floating_point():
+            self.dtypes.add(result.dtype)
+        if name == "softmax":
+            self._softmax(args[0] if args else given["input"], result)
+        elif name == "scaled_dot_product_attention":
+            self._fused(*args[:3], **given)
+        elif name == "dropout" and isinstance(result, torch.Tensor):
+            self._dropout(*args[1:], **given)
+        elif name == "linear":
+            self._remember(result, 1.0)
+        elif name in PRODUCTS:
+            self._product(args, result)
+        elif name in ("mul", "mul_", "div", "div_"):
+            self._scaled(args, result, divides=name.startswith("div"))
+        elif name in REARRANGING and args and id(args[0]) in self._factors:
+            for each in result if isinstance(result, tuple | list) else (result,):
+                self._remember(each, self._factors[id(args[0])][1])
+        return result
+
+    def _remember(self, tensor: Any, factor: float) -> None:
+        self._factors[id(tensor)] = (tensor, factor)
+
+    def _scaled(self, args: tuple, result: Any, *, divides: bool) -> None:
+        tensors = [each for each in args if isinstance(each, torch.Tensor) and each.numel() > 1]
+        scalars = [each for each in args[:2] if not any(each is tensor for tensor in tensors)]
+        if len(tensors) == len(scalars) == 1 and id(tensors[0]) in self._factors:
+            scalar = float(scalars[0])
+            self._remember(result, self._factors[id(tensors[0])][1] * (1 / scalar if divides else scalar))
+
+    def _product(self, args: tuple, result: torch.Tensor) -> None:
+        equation, *operands = args if isinstance(args[0], str) else ("", *args)
+        if len(operands) != 2 or not all(id(each) in self._factors for each in operands):
+            return
+        d_k = operands[0].shape[-1]
+        if equation:
+            one, other, kept = equation.replace(" ", "").replace("->", ",").split(",")
+            summed = [letter for letter in one if letter in other and letter not in kept]
+            d_k = operands[0].shape[one.index(summed[0])] if len(summed) == 1 and "." not in one else 0
+        factor = self._factors[id(operands[0])][1] * self._factors[id(operands[1])][1]
+        if d_k:
+            self._products.append(_Product(result.detach(), d_k, factor))
+
+    def _softmax(self, scores: torch.Tensor, weights: torch.Tensor) -> None:
+        products = [each for each in self._products if each.scores.shape == scores.shape]
+        self._add("softmax", weights, products[-1] if products else None)
+
+    def _fused(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        attn_mask: torch.Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        **_: Any,
+    ) -> None:
+        if dropout_p:
+            self.dropout.append(f"scaled_dot_product_attention(dropout_p={dropout_p:g})")
+        if key.shape[1] != query.shape[1]:
+            return  # keys shared by heads
+        raw = query @ key.mT
+        scores = raw * (query.shape[-1] ** -0.5 if scale is None else scale)
+        if is_causal:
+            scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
+        if attn_mask is not None:
+            is_bool = attn_mask.dtype == torch.bool
+            scores = scores.masked_fill(~attn_mask, -torch.inf) if is_bool else scores + attn_mask
+        product = None
+        if all(id(each) in self._factors for each in (query, key)):
+            factor = self._factors[id(query)][1] * self._factors[id(key)][1]
+            product = _Product(raw.detach(), query.shape[-1], factor)
+        self._add("scaled_dot_product_attention", scores.softmax(dim=-1), product)
+
+    def _dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False, **_: Any) -> None:
+        if training and p:
+            self.dropout.append(f"dropout(p={p:g}, training=True)")
+
+    def _add(self, name: str, weights: torch.Tensor, product: _Product | None) -> None:
+        """Add a call if its weights have the shape of attention on this batch."""
+        weights = weights.detach()
+        if weights.ndim == 3 and weights.shape[-1] == 1:
+            weights = weights.mT  # (B, S, 1), normalized over the source
+        if weights.ndim == 2:
+            weights = weights[:, None]
+        block = self._blocks.get((weights.shape[-2], weights.shape[-1])) if weights.ndim > 2 else None
+        if block is None:
+            return
+        if weights.ndim == 3 and len(weights) % self._batch:
+            return
+        weights = weights.reshape(self._batch, -1, *weights.shape[-2:])
+        self.attention.append(
+            AttentionCall(
+                name=f"{name} {len(self.attention) + 1}",
+                block=block,
+                module=None,
+                query=None,
+                key=None,
+                value=None,
+                mask=weights > 0,
+                bias=None,
+                weights=weights,
+                output=None,
+                scores=None if product is None else (product.scores / product.factor).reshape(weights.shape),
+                d_k=1 if product is None else product.d_k,
+            )
+        )

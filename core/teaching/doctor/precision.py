@@ -1,0 +1,63 @@
+"""Run a model in another precision for a while, and leave it as it was."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import torch
+from torch import nn
+
+
+@contextmanager
+def modules_kept(model: nn.Module | None) -> Iterator[None]:
+    """Restore a model's parameters, buffers, attributes and modes after the block."""
+    modules = list(model.modules()) if model else []
+    kept = [(each, dict(vars(each)), dict(each._parameters), dict(each._buffers)) for each in modules]
+    tensors = [(each, each.data, each.grad) for each in (model.parameters() if model else ())]
+    try:
+        yield
+    finally:
+        for module, attributes, parameters, buffers in kept:
+            vars(module).clear()
+            vars(module).update(attributes)
+            module._parameters.clear()
+            module._parameters.update(parameters)
+            module._buffers.clear()
+            module._buffers.update(buffers)
+        for parameter, data, grad in tensors:
+            parameter.grad = None
+            parameter.data = data
+            parameter.grad = grad
+
+
+@contextmanager
+def computing_in(dtype: torch.dtype | None, model: nn.Module | None) -> Iterator[None]:
+    """Compute in a precision inside the block, without autocast.
+
+    Args:
+        dtype: of parameters, buffers and new tensors; None leaves it as it is.
+        model: restored after the block; its parameters remain the same objects.
+    """
+    default = torch.get_default_dtype()
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        stack.enter_context(modules_kept(model))
+        try:
+            if dtype is not None and model is not None:
+                torch.set_default_dtype(dtype)
+                _convert(model, dtype)
+            yield
+        finally:
+            torch.set_default_dtype(default)
+
+
+def _convert(model: nn.Module, dtype: torch.dtype) -> None:
+    for parameter in model.parameters():
+        parameter.grad = None
+        if parameter.is_floating_point():
+            parameter.data = parameter.data.to(dtype)
+    for module in model.modules():
+        for name, buffer in module._buffers.items():
+            if buffer is not None and buffer.is_floating_point():
+                module._buffers[name] = buffer.to(dtype)
