@@ -291,6 +291,15 @@ def test_pairs_that_depend_on_their_batch_are_found(tiny):
     assert finding(examine(state), "rows of a batch").light == "red"
 
 
+def test_a_run_whose_calls_differ_fails_for_that_alone(tiny):
+    state = new_state(tiny)
+    state.model.output.hook_logits.permanent = lambda logits: logits + torch.rand(logits.shape)
+    examination = examine(state)
+    assert [each.check for each in examination.failed] == ["forward pass"]
+    assert "torch's random generator" in examination.failed[0].sentence
+    assert finding(examination, "causal leak").light == "gray"
+
+
 def test_a_gradient_that_is_not_finite_is_found(tiny):
     state = new_state(tiny)
     state.model.decoder_layers[0].feed_forward.narrow.weight.register_hook(lambda gradient: gradient / 0)

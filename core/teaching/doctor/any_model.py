@@ -127,6 +127,7 @@ class AnyModel(BlackBox):
             NotCheckableError: the model does not return logits of this shape.
         """
         output = _logits_of(self._call(src, tgt_in))
+        torch.clear_autocast_cache()  # it holds weights without gradients now, which training would use
         logits = self.turned(output)
         if logits.shape[:2] != tgt_in.shape:
             expected = "(B, T, V)" if self.batch_first else "(T, B, V)"

@@ -78,8 +78,8 @@ def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
         if gradient is None or (norm == 0 and trained[each].ndim > 1)
     ]
     frozen = [each for each, it in model.named_parameters() if not it.requires_grad and not _is_table(it)]
-    by_part = _norms_by_part(norms)
-    ratio = max(by_part.values()) / max(min(by_part.values()), 1e-30)
+    by_part = _norms_by_part({each: norm for each, norm in norms.items() if trained[each].ndim > 1})
+    ratio = max(by_part.values(), default=1.0) / max(min(by_part.values(), default=1.0), 1e-30)
     listed = ", ".join(f"{part} {norm:.2g}" for part, norm in by_part.items())
     if missing:
         sentence = f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}."
@@ -87,7 +87,7 @@ def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
     if frozen:
         sentence = f"{len(frozen)} parameters are frozen (requires_grad=False), the first is {frozen[0]}."
         return Finding(name, "amber", sentence + " Training does not change them.", float(len(frozen)))
-    sentence = f"Every parameter gets a gradient; norms by part: {listed}."
+    sentence = f"Every parameter gets a gradient; norms of the matrices by part: {listed}."
     if ratio > MAX_GRADIENT_RATIO:
         return Finding(name, "amber", sentence + " They are very uneven: gradients vanish or explode.", ratio)
     return Finding(name, "green", sentence, ratio)
