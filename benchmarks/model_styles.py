@@ -1,7 +1,7 @@
-"""Correct sequence-to-sequence models as people write them: small, each in one function of a style.
+"""Correct sequence-to-sequence models as people write them, small.
 
-The comment at the end of a line names what the line is for; ``benchmarks.blind_mutants`` breaks lines and looks whether
-the doctor names it.
+The comment at the end of a line says what the line is for; ``bench mutants`` breaks lines and looks whether the doctor
+names it.
 """
 # ruff: noqa: ANN001, ANN201, D102, D103
 
@@ -68,14 +68,14 @@ class Attention(nn.Module):
     def forward(self, x, memory, mask):
         q, k, v = self.split(self.q(x)), self.split(self.k(memory)), self.split(self.v(memory))
         if self.kind == "fused":
-            z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            z = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)  # mask
         elif self.kind == "einsum":
             scores = torch.einsum("bhqd,bhkd->bhqk", q, k) / (D // HEADS) ** 0.5  # √d_k
-            weights = torch.softmax(scores.masked_fill(~mask, float("-1e20")), dim=3)  # softmax
+            weights = torch.softmax(scores.masked_fill(~mask, float("-1e20")), dim=3)  # mask, softmax
             z = torch.einsum("bhqk,bhkd->bhqd", weights, v)
         else:
             scores = (q @ k.transpose(2, 3)) / math.sqrt(D // HEADS)  # √d_k
-            weights = scores.masked_fill(~mask, -1e9).softmax(dim=-1)  # softmax
+            weights = scores.masked_fill(~mask, -1e9).softmax(dim=-1)  # mask, softmax
             z = weights @ v
         return self.o(z.transpose(1, 2).flatten(2))
 
@@ -150,12 +150,12 @@ class Convolutional(nn.Module):
         self.output = nn.Linear(D, SIZE)
 
     def forward(self, src, tgt_in):
-        keep = (src != PAD)[..., None]  # PAD
+        keep = (src != PAD)[..., None]  # padding
         x = (self.source(src) + self.places(torch.arange(src.shape[1]))) * keep  # position
         memory = x + self.encoder(x.transpose(1, 2)).transpose(1, 2).relu() * keep
         y = self.target(tgt_in) + self.places(torch.arange(tgt_in.shape[1]))  # position
-        y = y + self.decoder(F.pad(y.transpose(1, 2), (2, 0))).transpose(1, 2).relu()  # later
-        weights = (y @ memory.transpose(1, 2) / D**0.5).masked_fill(~keep.mT, -1e9).softmax(dim=-1)  # softmax
+        y = y + self.decoder(F.pad(y.transpose(1, 2), (2, 0))).transpose(1, 2).relu()  # causal
+        weights = (y @ memory.transpose(1, 2) / D**0.5).masked_fill(~keep.mT, -1e9).softmax(dim=-1)  # mask, softmax
         return self.output(y + weights @ memory)
 
 

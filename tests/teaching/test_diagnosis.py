@@ -39,7 +39,9 @@ BUGS = {
     "targets not shifted": Bug("tgt[:, :-1], tgt[", "tgt[:, 1:], tgt[", "target shift", "targets-not-shifted"),
     "targets shifted by two": Bug("tgt[:, :-1], tgt[:, 1:]", "tgt[:, :-2], tgt[:, 2:]", "target shift"),
     "no padding mask": Bug("is_pad = src == PAD", "is_pad = None", "PAD influence", "pad-attended-to"),
-    "padding mask inverted": Bug("src == PAD", "src != PAD", "PAD influence", "pad-attended-to", ("source order",)),
+    "padding mask inverted": Bug(
+        "src == PAD", "src != PAD", "PAD influence", "pad-attended-to", ("source order", "hidden tokens")
+    ),
     "PAD in the loss": Bug(", ignore_index=PAD", "", "PAD in the loss", "pad-in-the-loss"),
     "no positions": Bug("x = x + self.positions[: ids.shape[1]]", "pass", "source order", "no-positions"),
     "no EOS": Bug("[BOS, *numbers[::-1], EOS]", "[BOS, *numbers[::-1]]", "EOS in the targets", "no-eos-in-targets"),
@@ -50,7 +52,10 @@ BUGS = {
         "head diversity",
         "heads-alike",
     ),
-    "encoder not trained": Bug("memory, tgt_mask", "memory.detach(), tgt_mask", "gradients"),
+    "encoder not trained": Bug("memory, tgt_mask", "memory.detach(), tgt_mask", "gradients", None, ("derivatives",)),
+    "source not passed": Bug("model(src, tgt_in)", "model(src.flip(0), tgt_in)", "source in the loss"),
+    "a use of the embedding detached": Bug("self.embed(tgt_in),", "self.embed(tgt_in).detach(),", "derivatives"),
+    "own tokens masked": Bug(".triu(1)", ".triu(0)", "hidden tokens"),
     "encoder not in the optimizer": Bug("(model.parameters()", "(model.decoder.parameters()", "update size"),
     "softmax before the loss": Bug("self.output(states)", "self.output(states).softmax(dim=-1)", "logits"),
     "dropout always active": Bug("self.dropout(x)", "F.dropout(x, DROPOUT)", "forward pass"),

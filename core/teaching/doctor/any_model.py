@@ -42,6 +42,7 @@ class LossTrace:
     """The effect of a loss on the logits of a batch, read from its gradient.
 
     Attributes:
+        src: (B, S) int64, the source that the model reads; None if the call does not show it.
         tgt_in: (B, T) int64, the decoder input; None if the call does not show it.
         labels: (B, T) int64, the token that each position must predict; PAD at positions that do not count.
         gradient: (B, T) float, the weight of each position: the size of the gradient.
@@ -50,6 +51,7 @@ class LossTrace:
         rises: whether the loss rises where a label becomes more likely.
     """
 
+    src: torch.Tensor | None
     tgt_in: torch.Tensor | None
     labels: torch.Tensor
     gradient: torch.Tensor
@@ -200,6 +202,12 @@ class AnyModel(BlackBox):
         """Return None: embeddings of an unknown model cannot be read."""
         return None
 
+    def cross_entropy(self, src: torch.Tensor, tgt_in: torch.Tensor, is_real: torch.Tensor) -> torch.Tensor:
+        """Return the differentiable cross-entropy of the first pairs, where ``is_real`` (B, T) bool."""
+        logits = self.turned(_logits_of(self._call(src, tgt_in)))
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        return F.cross_entropy(logits[is_real], self.tgt[: len(src), 1:][is_real])
+
     def training_loss(self) -> tuple[torch.Tensor, str]:
         """Return the differentiable loss of the batch, and the beginning of sentences about it, "" for the user's loss.
 
@@ -207,10 +215,7 @@ class AnyModel(BlackBox):
             NotCheckableError: the loss is not a single number.
         """
         if self.loss is None:
-            logits = self.turned(_logits_of(self._call(self.src, self.tgt_in)))
-            loss = F.cross_entropy(
-                logits.float().flatten(0, 1), self.tgt[:, 1:].flatten(), ignore_index=self.special.tgt_pad
-            )
+            loss = self.cross_entropy(self.src, self.tgt_in, self.tgt[:, 1:] != self.special.tgt_pad)
             return loss, "With cross-entropy in place of your loss: "
         loss = self.loss(self.forward, *self._given)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
@@ -264,6 +269,7 @@ class AnyModel(BlackBox):
         if tgt_in is not None and tgt_in.shape != labels.shape:
             raise NotCheckableError("in the loss, logits and decoder input do not have the same length.")
         return LossTrace(
+            src=self.turned(ids[0]) if len(ids) > 1 else None,
             tgt_in=tgt_in,
             labels=labels,
             gradient=size,

@@ -14,6 +14,7 @@ from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.hooks import Hook, hooks
 from core.models.seq2seq import Block
 
+ROUNDING = 1e-9  # of equal weights
 VISIBLE = 1e-6  # a smaller weight is rounding, or a mask of -10,000
 
 _ARGUMENTS = inspect.signature(nn.MultiheadAttention.forward)
@@ -71,12 +72,25 @@ class AttentionCall:
         return self.mask.expand_as(self.weights)
 
 
-def attention_ahead(calls: list[AttentionCall]) -> tuple[float, float, int] | None:
-    """Return how the decoder's self-attention is spread; None without such calls.
+@dataclass(frozen=True)
+class Ahead:
+    """How the decoder's self-attention is spread.
 
-    Returns:
-        the mean weight on later and on earlier tokens, and the largest distance at which a later token has any.
+    Attributes:
+        later, earlier: the mean weights on later and on earlier tokens.
+        reach: the largest distance at which a later token has any.
+        is_uniform: whether every position that attends to later tokens attends to all tokens alike, as it does where a
+            mask of large negative scores hides all of them.
     """
+
+    later: float
+    earlier: float
+    reach: int
+    is_uniform: bool
+
+
+def attention_ahead(calls: list[AttentionCall]) -> Ahead | None:
+    """Return how the decoder's self-attention is spread; None without such calls."""
     maps = [_finite(call)[..., -call.weights.shape[-2] :] for call in calls if call.block == "decoder"]
     if not maps:
         return None
@@ -87,7 +101,9 @@ def attention_ahead(calls: list[AttentionCall]) -> tuple[float, float, int] | No
     reach = [
         at for each in maps for at in range(1, each.shape[-1]) if bool((each.diagonal(at, -2, -1) > VISIBLE).any())
     ]
-    return later, earlier, max(reach, default=0)
+    leaking = [each[(each.triu(1) > VISIBLE).any(dim=-1)] for each in maps]  # rows (N, T)
+    is_uniform = all(bool((rows.amax(dim=-1) - rows.amin(dim=-1) < ROUNDING).all()) for rows in leaking)
+    return Ahead(later, earlier, max(reach, default=0), is_uniform)
 
 
 def attention_to_end(calls: list[AttentionCall], length: int, num_last: int) -> dict[Block, float]:

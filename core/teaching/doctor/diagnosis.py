@@ -15,7 +15,7 @@ from core.models import Seq2Seq
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks
 from core.teaching.doctor.any_model import AnyModel, Forward, Loss, LossTrace, examined, restored
 from core.teaching.doctor.attention_calls import AttentionCall
-from core.teaching.doctor.black_box import NotCheckableError, SpecialIds
+from core.teaching.doctor.black_box import ROUNDING, NotCheckableError, SpecialIds
 from core.teaching.doctor.decoding_check import check_decoding
 from core.teaching.doctor.finding import FORWARD, Examination, Finding, not_checked
 from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check_forward
@@ -114,6 +114,7 @@ class _Diagnosis:
         self._read_loss()
         yield "logits", self._usable(self._outputs)
         yield "loss sign", self._loss_sign
+        yield "source in the loss", self._source_in_loss
         yield "target shift", self._target_shift
         yield "EOS in the targets", self._eos
         yield "PAD in the loss", self._pad_in_loss
@@ -138,6 +139,7 @@ class _Diagnosis:
         for name, check in perturbation_checks.CHECKS.items():
             yield name, self._usable(own.get(name, partial(check, self.subject)))
         yield from self._attention_checks()
+        yield "derivatives", self._usable(self._derivatives)
 
     # --- forward pass and logits -----------------------------------------------------------------------------------
 
@@ -243,6 +245,16 @@ class _Diagnosis:
             return Finding(name, "red", "The loss rises when a label becomes more likely: its sign is wrong.")
         return Finding(name, "green", "The loss falls when a label becomes more likely.")
 
+    def _source_in_loss(self) -> Finding:
+        """In the loss the model reads the sources."""
+        name, src = "source in the loss", self._traced().src
+        if src is None or len(src) != len(self.subject.src):
+            return not_checked(name, "the call of the model does not show all sources as its first ids.")
+        length = min(src.shape[1], self.subject.src.shape[1])  # PAD may have been cut off
+        if torch.equal(src[:, :length], self.subject.src[:, :length]):
+            return Finding(name, "green", "In the loss the model reads the sources.")
+        return Finding(name, "red", "In the loss the first ids that the model reads are not those of src.")
+
     def _tokens_in_loss(self) -> Finding:
         """Every token of the targets counts in the loss."""
         name, special, trace = "tokens in the loss", self.subject.special, self._traced()
@@ -319,6 +331,14 @@ class _Diagnosis:
         loss, whose = self.subject.training_loss()
         finding = learning_checks.check_gradients(model, loss)
         return replace(finding, sentence=whose + finding.sentence)
+
+    def _derivatives(self) -> Finding:
+        name, subject, model = "derivatives", self.subject, self.subject.model
+        if model is None:
+            return not_checked(name, NO_MODULE)
+        if subject.rounding is not ROUNDING[torch.float64]:
+            return not_checked(name, "the model does not compute in float64.")
+        return learning_checks.check_derivatives(model, lambda: subject.cross_entropy(*subject.few, subject.is_real))
 
     def _initial_loss(self) -> Finding:
         if self.step:

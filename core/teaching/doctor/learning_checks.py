@@ -1,7 +1,7 @@
 """Checks of how a model learns: residual connections, gradients, the initial loss, the size of an update."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 
 import torch
@@ -21,6 +21,8 @@ TRIAL_BATCH = 16  # sequences
 MAX_GRADIENT_RATIO = 1e5  # between the gradient norms of two parts
 MAX_INITIAL_EXCESS = 2.0  # nats above ln(vocabulary size)
 LARGE_UPDATE, TOO_LARGE_UPDATE = 0.3, 0.6  # fractions of the norm of the weights
+STEP = 1e-7  # by which parameters are moved to measure a derivative
+SMALL_DERIVATIVE, MAX_DERIVATIVE_ERROR = 1e-6, 0.02  # the first is taken for 0; a step over a kink of ReLU is an error
 TINY_UPDATE = 3e-7  # the first of a usual warm-up changes ten times as much
 
 
@@ -91,6 +93,44 @@ def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
     if ratio > MAX_GRADIENT_RATIO:
         return Finding(name, "amber", sentence + " They are very uneven: gradients vanish or explode.", ratio)
     return Finding(name, "green", sentence, ratio)
+
+
+def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Finding:
+    """Gradients are derivatives of the loss: nothing between is detached, as by ``detach``, ``.data`` or ``no_grad``.
+
+    Args:
+        model: in float64; its parameters are moved and moved back.
+        loss: computes the loss from the parameters as they are.
+    """
+    name = "derivatives"
+    trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
+    gradients = torch.autograd.grad(loss(), list(trained.values()), allow_unused=True)
+    parts: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+    for (path, parameter), gradient in zip(trained.items(), gradients, strict=True):
+        if gradient is not None:
+            parts.setdefault(_part(path), []).append((parameter, gradient))
+    generator = torch.Generator().manual_seed(0)
+    errors: dict[str, float] = {}
+    for part, pairs in parts.items():
+        directions = [torch.randn(it.shape, generator=generator, dtype=it.dtype).to(it.device) for it, _ in pairs]
+        expected = sum((of * by).sum().item() for (_, of), by in zip(pairs, directions, strict=True))
+        values = []
+        with torch.no_grad():
+            for step in (STEP, -2 * STEP, STEP):
+                for (tensor, _), direction in zip(pairs, directions, strict=True):
+                    tensor.add_(direction, alpha=step)
+                values.append(loss().item())
+        measured = (values[0] - values[1]) / (2 * STEP)
+        errors[part] = abs(measured - expected) / max(abs(measured), abs(expected), SMALL_DERIVATIVE)
+    worst = max(errors.values(), default=0.0)
+    wrong = [part for part, error in errors.items() if not error < MAX_DERIVATIVE_ERROR]
+    if not wrong:
+        return Finding(name, "green", "Gradients are the derivatives of the loss.", worst)
+    sentence = (
+        f"The gradients of {', '.join(wrong)} are not the derivatives of the loss: they differ by up to {worst:.0%}. "
+        "Part of the computation is detached, as by detach(), .data or no_grad()."
+    )
+    return Finding(name, "amber", sentence, worst)
 
 
 @torch.no_grad()
@@ -204,7 +244,12 @@ def _norms_by_part(norms: dict[str, float]) -> dict[str, float]:
     """Return the gradient norm of every outermost module; of a list of layers, of each layer."""
     parts: dict[str, float] = {}
     for name, norm in norms.items():
-        first, second, *_ = [*name.split("."), ""]
-        part = f"{first}.{second}" if second.isdigit() else first
+        part = _part(name)
         parts[part] = math.hypot(parts.get(part, 0.0), norm)
     return parts
+
+
+def _part(path: str) -> str:
+    """Return the outermost module of a parameter; of a list of layers, the layer."""
+    first, second, *_ = [*path.split("."), ""]
+    return f"{first}.{second}" if second.isdigit() else first

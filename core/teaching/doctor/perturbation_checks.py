@@ -79,18 +79,20 @@ def _leak(subject: BlackBox, change: float) -> Finding:
     if ahead is None:
         sentence += ". Possible causes: no causal mask, view instead of transpose, a softmax over the wrong axis."
         return Finding(name, "red", sentence, change)
-    later, earlier, reach = ahead
-    if later <= VISIBLE:
+    if ahead.later <= VISIBLE:
         sentence += (
             ", although no attention weight is on later tokens. Possible causes: positions mixed elsewhere, as by view "
             "instead of transpose, or a softmax over the wrong axis."
         )
         return Finding(name, "red", sentence, change)
-    sentence += f": {later:.0%} of the decoder's self-attention is on later tokens"
-    if earlier <= VISIBLE:
+    sentence += f": {ahead.later:.0%} of the decoder's self-attention is on later tokens"
+    if ahead.is_uniform:
+        sentence += ", of positions that attend to all tokens alike, as if a mask hid all tokens from them."
+        return Finding(name, "red", sentence, change)
+    if ahead.earlier <= VISIBLE:
         return Finding(name, "red", sentence + " and none on earlier ones: the causal mask is flipped.", change)
-    if reach < subject.few[1].shape[1] - 1:
-        return Finding(name, "red", f"{sentence}, at most {reach} ahead: the causal mask is shifted.", change)
+    if ahead.reach < subject.few[1].shape[1] - 1:
+        return Finding(name, "red", f"{sentence}, at most {ahead.reach} ahead: the causal mask is shifted.", change)
     return Finding(name, "red", sentence + ", the causal mask is missing.", change, "no-causal-mask")
 
 
@@ -175,12 +177,42 @@ def check_source_order(subject: BlackBox) -> Finding:
     return Finding(name, "red", sentence + "order, although its embeddings differ by position.", change)
 
 
+def check_hidden_tokens(subject: BlackBox) -> Finding:
+    """Every token but PAD is attended to by some position, in each kind of attention."""
+    name, special = "hidden tokens", subject.special
+    src, tgt_in = subject.few
+    keys = {"encoder": src != special.src_pad, "cross": src != special.src_pad, "decoder": tgt_in != special.tgt_pad}
+    queries = keys | {"cross": keys["decoder"]}
+    attended: dict[Block, torch.Tensor] = {}
+    for call in subject.attention_calls(src, tgt_in):
+        block, (num_queries, num_keys) = call.block, call.weights.shape[-2:]
+        if block is None or num_keys > keys[block].shape[1] or num_queries > queries[block].shape[1]:
+            continue  # a decoder that reads the source has it before the target
+        is_query = queries[block][:, None, :num_queries, None]
+        received = (call.weights.nan_to_num(0.0) * is_query).amax(dim=(1, 2)) > 0  # (B, Tk)
+        attended[block] = attended.get(block, torch.zeros_like(received)) | received
+    if not attended:
+        return not_checked(name, "the model has no attention that can be recorded.")
+    for block, received in attended.items():
+        ids, is_key = tgt_in if block == "decoder" else src, keys[block][:, : received.shape[1]]
+        hidden = is_key & ~received
+        if not hidden.any():
+            continue
+        fraction = (hidden.sum() / is_key.sum()).item()
+        sentence = f"In {BLOCKS[block]} no position attends to {fraction:.0%} of the tokens that are not PAD"
+        found = ids[:, : received.shape[1]][hidden].unique().tolist()
+        sentence += f", all of them with id {found[0]}" if len(found) == 1 else ""
+        return Finding(name, "red", sentence + ": a mask hides them.", fraction)
+    return Finding(name, "green", "Every token but PAD is attended to.", 0.0)
+
+
 CHECKS: dict[str, Callable[[BlackBox], Finding]] = {
     "rows of a batch": check_batch_rows,
     "causal leak": check_causal_leak,
     "PAD influence": check_pad_influence,
     "PAD after the target": check_target_pad,
     "source order": check_source_order,
+    "hidden tokens": check_hidden_tokens,
 }
 
 
