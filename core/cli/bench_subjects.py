@@ -60,6 +60,8 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
     memory.add_argument(
         "--updates", type=int, default=1_000, metavar="N", help="updates of each of them (default: 1,000)"
     )
+    mutants = subjects.add_parser("mutants", help="correct models broken blindly, and what the doctor says of them")
+    mutants.add_argument("--show", action="store_true", help="print what was missed or not named in the open half")
     subjects.add_parser("replay", help="cost of recording a training replay")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
