@@ -14,7 +14,8 @@ from core.teaching.doctor.finding import Finding, not_checked
 
 NO_ATTENTION = "the model has no attention that can be recorded."
 TOLERANCE = 1e-3
-LINEAR = 0.99  # correlation; a bias that was added to scores outside the known modules makes it smaller
+LINEAR = 0.99  # correlation of the logarithms of weights with the products of queries and keys
+NO_BIAS = 0.9999  # likewise, in an unknown module; T5 adds a bias to scores, and its small weights need no scaling
 MIN_WEIGHT = 1e-6  # logarithms of smaller weights are inaccurate
 SAME_HEADS = 5e-3  # of what weights differ from uniform; heads initialized alike drift apart to 1e-3 in 400 updates
 UNIFORM, SATURATED = 0.99, 0.35  # entropies of heads, as fractions of the maximum
@@ -40,10 +41,13 @@ def check_score_scaling(calls: list[AttentionCall]) -> Finding:
     name = "score scaling"
     softmax = (MultiHeadAttention, nn.MultiheadAttention)  # linear attention has none
     multi_head = [call for call in calls if type(call.module) in softmax or call.scores is not None]
-    fits = [fit for call in multi_head if (fit := _fit_slope(call)) and (call.module or fit[1] > LINEAR)]
+    fits = [fit for call in multi_head if (fit := _fit_slope(call)) is not None]
     if not fits:
         return not_checked(name, "the model has no scaled dot-product attention that can be recorded.")
-    if min(correlation for _, correlation in fits) < LINEAR:
+    lowest = min(correlation for _, correlation in fits)
+    if multi_head[0].module is None and lowest < NO_BIAS:
+        return not_checked(name, "a bias is added to scores.")
+    if lowest < LINEAR:
         return Finding(name, "amber", "The attention weights are not a softmax of any multiple of Q Kᵀ.")
     divisor = 1 / (sum(slope for slope, _ in fits) / len(fits))
     expected = math.sqrt(multi_head[0].d_k)
