@@ -134,7 +134,7 @@ def _index(labs: dict[str, Lab], presets: Sequence[str], runs: Sequence[str]) ->
         ],
         "first": "digits-reversal-fast" if "digits-reversal-fast" in presets else next(iter(presets), ""),
         "runs": list(runs),
-        "translator": next((name for name in runs if labs[name].facts["task"]["family"] == "translation"), None),
+        "translator": next((name for name in runs if labs[name].facts["task"]["translates"]), None),
         "labs": list(labs),
     }
 

@@ -32,7 +32,7 @@ def model_facts(preset: Preset, task: Task, model: Seq2Seq, inputs: Sequence[Sna
         "preset": preset.name,
         "about": preset.description,
         "yaml": preset_to_yaml(preset),
-        "task": {"summary": preset.task.summary, "family": preset.task.family, **_reading(task)},
+        "task": {"summary": preset.task.summary, "translates": task.is_translation, **_reading(task)},
         "source_tokens": list(task.src_vocab.tokens),
         "target_tokens": list(task.tgt_vocab.tokens),
         "first_symbol": task.src_vocab.first_symbol_id,
@@ -57,16 +57,18 @@ def model_facts(preset: Preset, task: Task, model: Seq2Seq, inputs: Sequence[Sna
 
 
 def snapshot_groups(task: Task, taker: SnapshotTaker) -> list[dict[str, Any]]:
-    """Return what a training on the site decodes for each snapshot; see ``SnapshotGroup``."""
-    return [
-        {
-            "src": group.src.tolist(),
-            "steps": group.steps,
-            "shown": [list(each) for each in group.shown],
-            "gold": [_gold_cells(task, row) for row in group.src.tolist()],
-        }
-        for group in taker.groups
-    ]
+    """Return what a training on the site decodes for each snapshot, by length; see ``SnapshotGroup``.
+
+    Only the shown inputs: they are decoded after every update, so that the heads move.
+    """
+    found = []
+    for group in taker.groups:
+        rows = [group.src[row].tolist() for row, _ in group.shown]
+        if rows:
+            shown = [[at, index] for at, (_, index) in enumerate(group.shown)]
+            gold = [_gold_cells(task, row) for row in rows]
+            found.append({"src": rows, "steps": group.steps, "shown": shown, "gold": gold})
+    return found
 
 
 def _input(given: SnapshotInput) -> dict[str, Any]:

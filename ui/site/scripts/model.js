@@ -96,28 +96,39 @@ export class Model {
   }
 
   /**
-   * The attention of an answer while it was decoded: { block: { dims: [layers, heads, rows, columns], data } }, for each
-   * of the rows, which have one length.
+   * The attention of an answer while it was decoded, for each of the rows: { block: { dims: [layers, heads, rows,
+   * columns], data } }.
    */
   async maps(rows, answers, options) {
     const found = await this.forward(rows, answers, BLOCKS, options);
-    const width = Math.max(2, ...answers.map((tokens) => tokens.length));
-    return rows.map((row, at) => Object.fromEntries(Object.entries(found).map(([block, { data, dims }]) => {
-      const [layers, batch, heads, allRows, allColumns] = dims;
-      const steps = block === "encoder" ? allRows : answers[at].length;
-      const columns = block === "decoder" ? allColumns - width + answers[at].length : allColumns;
-      const cropped = new Float32Array(layers * heads * steps * columns);
-      let to = 0;
-      for (let layer = 0; layer < layers; layer += 1) {
-        for (let head = 0; head < heads; head += 1) {
-          for (let step = 0; step < steps; step += 1) {
-            const from = (((layer * batch + at) * heads + head) * allRows + step) * allColumns;
-            cropped.set(data.subarray(from, from + columns), to);
-            to += columns;
-          }
+    const source = Math.max(...rows.map((row) => row.length));
+    const own = "cross" in found || "encoder" in found; // a decoder that reads no source of its own
+    return rows.map(({ length }, at) => {
+      const steps = answers[at].length;
+      const ranges = { // first column and number of columns, of the source and of the target; without PAD
+        encoder: [length, [[0, length]]], cross: [steps, [[0, length]]],
+        decoder: [steps, own ? [[0, steps]] : [[0, length], [source, steps]]],
+      };
+      return Object.fromEntries(Object.entries(found).map(([block, map]) => [block, cropped(map, at, ...ranges[block])]));
+    });
+  }
+}
+
+/** The rows and columns of one sequence in a batch of maps. */
+function cropped({ data, dims: [layers, batch, heads, allRows, allColumns] }, at, rows, ranges) {
+  const columns = ranges.reduce((sum, [, count]) => sum + count, 0);
+  const own = new Float32Array(layers * heads * rows * columns);
+  let to = 0;
+  for (let layer = 0; layer < layers; layer += 1) {
+    for (let head = 0; head < heads; head += 1) {
+      for (let row = 0; row < rows; row += 1) {
+        const from = (((layer * batch + at) * heads + head) * allRows + row) * allColumns;
+        for (const [first, count] of ranges) {
+          own.set(data.subarray(from + first, from + first + count), to);
+          to += count;
         }
       }
-      return [block, { dims: [layers, heads, steps, columns], data: cropped }];
-    })));
+    }
   }
+  return { dims: [layers, heads, rows, columns], data: own };
 }

@@ -5,7 +5,7 @@ import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
 import { inWords, sentenceOf } from "./subwords.js";
 
-const POLL_MS = { training: 60, other: 2000 }; // between two questions of the page
+const POLL_MS = { training: 10, other: 2000 }; // between two questions of the page; an update makes the next one wait
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
 const RESUMABLE = ["stopped", "failed", "interrupted"];
 

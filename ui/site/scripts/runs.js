@@ -7,7 +7,7 @@ import { loadRuns, loadWeights, removeRun, saveRun } from "./store.js";
 import { takeSnapshot, thinned } from "./snapshots.js";
 import { Training, readNumbers } from "./training.js";
 
-const FRAME_MS = 90; // least time between two snapshots that are taken to show progress
+const FRAME_MS = 60; // least time from a snapshot to the next one that is taken to show progress
 const SAVE_MS = 2000; // least time between two saves of a run that trains
 const MAX_KEPT_WEIGHTS = 12; // training steps whose weights are kept for the arithmetic of cells, until the tab is closed
 const COLUMNS = { points: ["step", "loss", "learning_rate", "gradient_norm"], evaluations: ["step", "loss", "token_accuracy", "exact_match"] };

@@ -4,18 +4,22 @@ import { EOS } from "./model.js";
 
 export const MAX_SNAPSHOTS = 64;
 
-/** Decode the fixed inputs of a task, and keep what the page shows of them. */
+/** Decode the fixed inputs of a task together, and keep what the page shows of them. */
 export async function takeSnapshot(model, step) {
   const { facts } = model;
+  const inputs = facts.groups.flatMap(({ src, steps, gold }) => src.map((source, row) => ({ source, steps, gold: gold[row] })));
+  const sources = inputs.map(({ source }) => source);
+  const decoded = await model.greedy(sources, Math.max(...inputs.map(({ steps }) => steps)));
+  const answers = decoded.map(({ tokens }, at) => tokens.slice(0, inputs[at].steps));
+  const maps = await model.maps(sources, answers);
   const outputs = [];
   const groups = [];
-  for (const group of facts.groups) {
-    const answers = (await model.greedy(group.src, group.steps)).map(({ tokens }) => tokens);
-    const maps = await model.maps(group.src, answers);
-    for (const [row, index] of group.shown) {
-      outputs[index] = { tokens: answers[row].map((id) => facts.target_tokens[id]), maps: packed(maps[row]) };
-    }
-    groups.push({ group, answers, maps });
+  let first = 0;
+  for (const { src, gold, shown } of facts.groups) {
+    const [own, ownMaps] = [answers, maps].map((all) => all.slice(first, first + src.length));
+    for (const [row, index] of shown) outputs[index] = { tokens: own[row].map((id) => facts.target_tokens[id]), maps: packed(ownMaps[row]) };
+    groups.push({ group: { src, gold }, answers: own, maps: ownMaps });
+    first += src.length;
   }
   return { step, outputs, ...scores(facts, groups) };
 }
