@@ -53,7 +53,7 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     for name, counts in given.items():
         if any(count < 1 for count in counts):
             raise InputError(f"--{name}={min(counts)} must be at least 1")
-    loaded = Runs(options.checkpoints or DEFAULT_ROOT)[options.run].trained()
+    loaded = Runs(options.checkpoints or DEFAULT_ROOT, pairs=options.pairs)[options.run].trained()
     model, sources = loaded.model, sources_of(loaded.task, options.sentences)
     if not isinstance(model, Transformer):
         raise InputError(f"--run={options.run[:60]} must be an encoder-decoder Transformer")

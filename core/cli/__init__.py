@@ -84,7 +84,7 @@ EXAMPLES = {
     "push": ("--run first USER/NAME",),
     "pull": ("USER/NAME --run pulled",),
     "deploy": ("OWNER/NAME --dry-run", "OWNER/NAME --hardware cpu-upgrade"),
-    "site": ("--out site", "--out site --preset tiny --run first"),
+    "site": ("--out site", "--out site --presets tiny,sort-digits --runs first"),
     "bench": ("step", "solve --seeds 1 --no-baseline"),
 }
 """Arguments of every command that its ``--help`` shows as examples."""

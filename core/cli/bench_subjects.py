@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from core.cli.arguments import add_json, add_preset, add_run
+from core.cli.arguments import add_json, add_pairs, add_preset, add_run
 
 
 def add_subjects(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +74,7 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
     translate.add_argument(
         "--run", default="translate-en-de-shipped", metavar="NAME", help="name of the run (default: the one that ships)"
     )
+    add_pairs(translate)
     translate.add_argument(
         "--sentences",
         type=int,

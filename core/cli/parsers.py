@@ -462,18 +462,15 @@ def _deploy(parser: argparse.ArgumentParser) -> None:
 def _site(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="a new folder, or an earlier site")
     parser.add_argument(
-        "--preset",
-        action="append",
-        metavar="NAME",
-        help="a preset that can be trained there; repeatable (default: tiny, those of digits, numbers and words with a "
-        "Transformer, and addition)",
+        "--presets",
+        metavar="A,B",
+        help="presets that can be trained there (default: tiny, those of digits, numbers and words with a Transformer, "
+        "and addition)",
     )
     parser.add_argument(
-        "--run",
-        action="append",
-        metavar="NAME",
-        help="a finished run to decode with, the one that the site opens with first; repeatable "
-        "(default: the two that ship)",
+        "--runs",
+        metavar="A,B",
+        help="finished runs to decode with; the site opens with the first (default: the two that ship)",
     )
     add_json(parser)
 

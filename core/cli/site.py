@@ -8,7 +8,8 @@ import json
 def run(options: argparse.Namespace) -> int:
     """Write the site and print its size."""
     site = importlib.import_module("ui.site.build")  # its parts are those of the page, which core does not import
-    presets, runs = tuple(options.preset or site.PRESETS), tuple(options.run or site.RUNS)
+    presets = options.presets.split(",") if options.presets else site.PRESETS
+    runs = options.runs.split(",") if options.runs else site.RUNS
     size = site.build_site(options.out, presets=presets, runs=runs, root=options.checkpoints)
     print(f"written: {options.out}, {size / 1e6:.1f} MB")
     print(f"to look at it: python -m http.server --directory {options.out}")

@@ -50,6 +50,7 @@ MISTAKES = {
     "sweep": "nothing.yaml",
     "sweep-table": "nothing",
     "sweep-best": "nothing",
+    "site": "--out new --presets no-such-preset",
 }  # arguments with an error that the command finds, not its parser
 CHANGES = [part for key, value in QUICK.items() for part in ("--set", f"training.{key}={value}")]
 

@@ -94,7 +94,7 @@ def test_scores_equal_those_of_the_inputs_one_by_one(preset):
     taker = SnapshotTaker(state.task, state.model)
     snapshot = taker.snapshot(state.model, 3)
     state.model.eval()
-    rows = [group.src for group in taker._groups]
+    rows = [group.src for group in taker.groups]
     assert snapshot.num_scored == sum(map(len, rows)) == 32
     of_lengths = []
     for src in rows:  # of one length

@@ -9,17 +9,22 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from core.runs import DEFAULT_ROOT, Runs
 from tests.browser.chromium import DESKTOP, new_context
+from tests.browser.conftest import reload
 
+__all__ = ["reload"]
+expect.set_options(timeout=30_000)  # the cores are busy with other tests
 PRESETS = ("tiny", "digits-reversal-fast", "deduplicate-digits", "digits-reversal-decoder-only", "addition")
 NEEDED = "pip install -c requirements-extras.txt -e '.[onnx]'"
 
 
 class Requests:
-    """What a browser asked the host for: method and path of each request."""
+    """What browsers asked the host for: method and path of each request, and the bytes of all files sent."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
+        self.sent = 0
 
 
 class _Files(http.server.SimpleHTTPRequestHandler):
@@ -33,6 +38,11 @@ class _Files(http.server.SimpleHTTPRequestHandler):
         is_valid = super().parse_request()
         self.requests.seen.append((self.command, self.path))
         return is_valid
+
+    def copyfile(self, source, outputfile) -> None:
+        content = source.read()
+        self.requests.sent += len(content)
+        outputfile.write(content)
 
     def log_message(self, *arguments) -> None:
         """Nothing: pytest shows what matters."""
@@ -91,9 +101,28 @@ def new_visitor(chromium: Browser, errors: list[str]) -> Iterator[Callable[..., 
 
 
 @pytest.fixture
-def page(new_visitor: Callable[..., Page], address: str) -> Page:
+def tab(new_visitor: Callable[..., Page], errors: list[str]) -> tuple[Page, list[str]]:
+    """A tab of a new visitor and its console errors, for the fixtures of ``tests/browser``."""
+    return new_visitor(), errors
+
+
+@pytest.fixture
+def empty_page(tab: tuple[Page, list[str]], request: pytest.FixtureRequest) -> Page:
+    """A tab of a new visitor, for the test to open."""
+    tab[0].set_viewport_size(getattr(request, "param", DESKTOP))
+    return tab[0]
+
+
+@pytest.fixture
+def page(empty_page: Page, address: str, request: pytest.FixtureRequest) -> Page:
     """The site, opened by a new visitor, with the shipped run on the bench."""
-    page = new_visitor()
-    page.goto(address)
-    expect(page.locator("body[data-ready]")).to_be_attached(timeout=60_000)
-    return page
+    empty_page.set_viewport_size(getattr(request, "param", DESKTOP))
+    empty_page.goto(address)
+    expect(empty_page.locator("body[data-ready]")).to_be_attached(timeout=60_000)
+    return empty_page
+
+
+@pytest.fixture(scope="session")
+def runs() -> Runs:
+    """The runs that ship, as the program reads them."""
+    return Runs(DEFAULT_ROOT)

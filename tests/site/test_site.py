@@ -86,6 +86,49 @@ def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requ
     }
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_five_seeds_learn_to_reverse(new_visitor, address, requests, seed):
+    """Times are printed, with -s, and depend on the machine; accuracy and size do not."""
+    page, before = new_visitor(), requests.sent
+    page.goto(address)
+    expect(page.locator("#bench-view .answer")).to_have_count(4)
+    usable = page.evaluate("performance.now()")
+    expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    page.wait_for_load_state("networkidle")  # the runtime and the graph of an update are loaded beforehand
+    transferred = requests.sent - before
+    assert transferred < 6e6
+    page.evaluate(WATCH)
+    page.locator("#seed").fill(str(seed))
+    train(page, "digits-reversal-fast")
+    first, seconds, frames = page.evaluate("[watched.first, watched.last, watched.frames].map((each) => each - 0)")
+    page.locator("#measure-test").click()
+    expect(page.locator("#test-result")).to_contain_text("with the weights after step", timeout=MINUTE)
+    right = int(page.locator("#test-result").inner_text().split()[0].replace(",", ""))
+    print(
+        f"\nseed {seed}: usable after {usable / 1000:.1f} s and {transferred / 1e6:.2f} MB, first update after "
+        f"{first / 1000:.1f} s, trained in {seconds / 1000:.1f} s, {1000 * frames / seconds:.1f} frames a second, "
+        f"{right:,} of 10,000"
+    )
+    assert right >= 9_990
+
+
+# When the page showed the first update of the training that begins now, and the last one; and how many it showed.
+WATCH = """() => {
+  const steps = document.querySelector("#bench-view .when");
+  const watched = (window.watched = { first: 0, last: 0, frames: 0 });
+  let pressed = 0;
+  let shown = steps.textContent;
+  document.querySelector("#train").addEventListener("click", () => (pressed = performance.now()), true);
+  new MutationObserver(() => {
+    if (!pressed || steps.textContent === shown) return;
+    shown = steps.textContent;
+    watched.last = performance.now() - pressed;
+    watched.frames += 1;
+    if (!watched.first && shown.startsWith("step 1")) watched.first = watched.last;
+  }).observe(steps, { childList: true, characterData: true, subtree: true });
+}"""
+
+
 def test_a_stopped_training_survives_the_tab_and_goes_on(page):
     choose(page, "deduplicate-digits")
     page.locator("#train").click()

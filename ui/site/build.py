@@ -63,13 +63,14 @@ def build_site(
     if out.exists() and not (out / MARK).is_file() and any(out.iterdir()):
         raise InputError(f"--out={str(out)[:200]} is not empty and not a site; choose a new folder")
     cache = cache or cache_folder()
+    chosen = [load_preset(name) for name in presets]
     labs: dict[str, Lab] = {}
     for name in runs:
         report(f"run {name}")
         labs[name] = run_lab(RunFolder(root or DEFAULT_ROOT, name), cache)
-    for name in presets:
-        report(f"preset {name}: data and graphs")
-        labs[name] = preset_lab(load_preset(name), cache)
+    for preset in chosen:
+        report(f"preset {preset.name}: data and graphs")
+        labs[preset.name] = preset_lab(preset, cache)
     return _write(out, page_files(cache) | data_files(labs, presets=presets, runs=runs, cache=cache))
 
 
