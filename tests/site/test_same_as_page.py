@@ -1,21 +1,19 @@
-"""What the page and the site have in common: the tests of the page, run on the site."""
+"""What the page and the site have in common: tests of the page, run on the site.
+
+Others use what the site lacks: other tabs, the tour, and weights of earlier training steps.
+"""
 
 import pytest
 
 from tests.browser.chromium import CHROMIUM
 from tests.browser.test_bench import (
-    test_a_tab_pressed_while_the_page_loads_stays_open,
     test_any_block_layer_and_input_can_be_watched_and_a_head_opens,
     test_attention_has_the_colors_of_the_theme,
-    test_back_and_forward_move_between_the_tabs_that_were_open,
-    test_on_a_phone_the_menu_of_runs_covers_train,
     test_the_slider_moves_answers_heads_and_figures_together,
 )
 from tests.browser.test_inside import (
-    test_a_cell_of_the_training_replay_is_compared_between_training_steps,
     test_a_cell_opens_by_pointer_key_and_link,
     test_on_a_phone_a_pressed_cell_brings_its_story_into_view,
-    test_the_model_map_opens_attention_and_every_other_part,
     test_the_numbers_multiply_out,
     test_without_the_head_the_answer_changes_as_ablation_says,
     viewer,
@@ -27,7 +25,6 @@ from tests.browser.test_learn import (
     test_an_input_that_cannot_be_read_is_refused_beside_it,
     test_answers_and_progress_survive_a_reload,
     test_masks_are_removed_and_steps_are_read_along,
-    test_no_lesson_has_a_serious_violation_or_a_picture_without_text,
     test_the_lesson_that_was_open_last_opens_again_and_the_address_names_it,
     test_the_map_is_that_of_a_decode_and_follows_input_and_head,
     test_the_scores_of_a_row_are_divided_or_not,
