@@ -86,15 +86,7 @@ def train(state: TrainingState) -> Iterator[Event]:
     config = state.preset.training
     device = str(state.generator.device)
     validation = fixed_pairs(state.task, config.validation_sequences, split="validation", device=device)
-    batches = training_batches(
-        state.task,
-        sequences=config.training_sequences,
-        batch_size=config.batch_size,
-        group_by_length=config.group_by_length,
-        tokens_per_batch=config.tokens_per_batch,
-        seed=config.seed,
-        device=device,
-    )
+    batches = batches_of(state)
     if config.micro_batch_tokens:
         give_back_large_blocks()
     state.model.train()
@@ -110,6 +102,20 @@ def train(state: TrainingState) -> Iterator[Event]:
         yield event
         if isinstance(event, EndEvent):
             return
+
+
+def batches_of(state: TrainingState) -> Batches:
+    """Return the training batches of a run."""
+    config = state.preset.training
+    return training_batches(
+        state.task,
+        sequences=config.training_sequences,
+        batch_size=config.batch_size,
+        group_by_length=config.group_by_length,
+        tokens_per_batch=config.tokens_per_batch,
+        seed=config.seed,
+        device=str(state.generator.device),
+    )
 
 
 def _is_evaluation_due(state: TrainingState) -> bool:

@@ -12,9 +12,8 @@ from core.graphs import training_step_graph
 from core.graphs.graph import weights_of
 from core.storage.errors import InputError
 from core.teaching.bugs import new_state
-from core.training.loop import StepEvent, train
+from core.training.loop import StepEvent, batches_of, train
 from core.training.schedules import learning_rate_at
-from tests.support.batches import batches_of
 
 
 def drawn(preset, updates):

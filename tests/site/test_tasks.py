@@ -151,6 +151,8 @@ def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
     [
         ("digits-reversal-gru", "model.family='gru': the site shows transformer, decoder-only only"),
         ("digits-reversal-linear", "model.attention='linear': the site shows full, window only"),
+        ("numbers-reversal-as-told", "the site trains no bugs, and no targets without <EOS>"),
+        ("translate-en-de", "the site trains one batch of a fixed size in each update"),
         ("masked-digits", "model.family='encoder-only': the site shows"),
     ],
 )

@@ -27,9 +27,8 @@ import pytest
 import torch
 
 from core.config import Preset, load_preset
-from core.training.loop import StepEvent, train
+from core.training.loop import StepEvent, batches_of, train
 from core.training.state import new_state
-from tests.support.batches import batches_of
 
 TABLE_FILE = Path(__file__).with_name("first_losses.json")
 TABLE = json.loads(TABLE_FILE.read_text())

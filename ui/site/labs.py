@@ -19,9 +19,10 @@ from core.interpret.snapshots import SnapshotTaker
 from core.runs import Run, RunFolder
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import require_package
-from core.tasks import Batch, Task, fixed_pairs, training_batches
+from core.tasks import Batch, Task, fixed_pairs
 from core.teaching.attention_lessons import attention_lessons
 from core.teaching.bugs import new_state
+from core.training.loop import batches_of
 from core.training.schedules import learning_rate_at
 from core.training.state import TrainingState
 from ui.components.attention_viewer import encoded
@@ -34,6 +35,7 @@ TEST_SEQUENCES = 10_000
 _KNOWN = {
     "family": ("transformer", "decoder-only"),
     "attention": ("full", "window"),
+    "attention_block": ("multi-head",),
     "positions": ("sinusoidal", "learned", "rope"),
 }
 
@@ -168,21 +170,17 @@ def _check_model(preset: Preset) -> None:
 
 
 def _check_task(preset: Preset) -> None:
-    if preset.bug or preset.training.gradient_accumulation_steps > 1 or preset.training.micro_batch_tokens:
-        raise InputError(f"preset={preset.name!r}: the site trains one batch an update, and no bugs")
+    training = preset.training
+    if training.gradient_accumulation_steps > 1 or training.micro_batch_tokens or training.tokens_per_batch:
+        raise InputError(f"preset={preset.name!r}: the site trains one batch of a fixed size in each update")
+    if preset.bug or not getattr(preset.task, "eos_in_targets", True):
+        raise InputError(f"preset={preset.name!r}: the site trains no bugs, and no targets without <EOS>")
 
 
 def _training_rows(state: TrainingState) -> tuple[Batch, tuple[int, int]]:
     """Return the sequences of a run's batches in their order, padded, and the widths of source and target."""
     config = state.preset.training
-    batches = training_batches(
-        state.task,
-        sequences=config.training_sequences,
-        batch_size=config.batch_size,
-        group_by_length=config.group_by_length,
-        tokens_per_batch=config.tokens_per_batch,
-        seed=config.seed,
-    )
+    batches = batches_of(state)
     updates = min(config.steps, max(1, MAX_SEQUENCES // config.batch_size))
     drawn = [batches.at(step, state.generator) for step in range(1, updates + 1)]
     held_out = _held_out(state.task)

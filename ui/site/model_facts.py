@@ -14,6 +14,7 @@ from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint
 from core.models.layers import DecoderLayer, EncoderLayer
 from core.models.seq2seq import BLOCKS
+from core.storage.errors import InputError
 from core.tasks import Task
 from core.tasks.addition import Addition
 from core.tasks.sequences import Digits, SequenceTask
@@ -96,7 +97,7 @@ def _reading(task: Task) -> dict[str, Any]:
     subwords = task.subwords
     if subwords and subwords.source.algorithm == "bpe" and subwords.source.normalization == "identity":
         return {"reads": "subwords"}
-    return {"reads": "nothing"}
+    raise InputError(f"the site cannot read inputs of this task, such as {task.examples[0]!r:.60}")
 
 
 def _attention_modules(model: Seq2Seq) -> dict[str, dict[str, Any]]:

@@ -76,11 +76,15 @@ const turn = () => new Promise((resolve) => {
   port2.postMessage(null);
 });
 
+function checkIdle() {
+  const busy = [...runs.values()].find((run) => run.status === "training" || run.status === "stopping");
+  if (busy) throw new Problem("“" + busy.title + "” is training. Stop it, or wait until it has finished.");
+}
+
 /** Make a run of a preset and train it; returns the run at once. */
 export async function startRun(preset, seed) {
   const { facts } = await openLab(preset);
-  const busy = [...runs.values()].find((run) => run.status === "training");
-  if (busy) throw new Problem("“" + busy.title + "” is training. Stop it, or wait until it has finished.");
+  checkIdle();
   const number = 1 + [...runs.values()].filter((run) => run.lab === preset).length;
   const id = preset + "-" + Date.now().toString(36);
   const run = newRun({ id, title: preset + " " + number, lab: preset, seed, steps: facts.training.steps });
@@ -91,6 +95,7 @@ export async function startRun(preset, seed) {
 
 /** Continue a run that was stopped or interrupted. */
 export async function resumeRun(run) {
+  checkIdle();
   if (!run.saved) Object.assign(run, await loadWeights(run.id));
   if (!run.saved) throw new Problem("This run cannot be continued: its state was not kept.");
   Object.assign(run, { status: "training", message: "" });
@@ -129,7 +134,7 @@ async function follow(run, training) {
       push(run.evaluations, evaluation);
       if (isBest) Object.assign(run, { best: training.saved().weights, best_step: training.step, exact_match: evaluation.exact_match });
       keepWeights(run, training);
-      run.replay = thinned([...run.replay.filter((each) => each.step < training.step), { ...await takeSnapshot(training.model, training.step), isEvaluation: true }]);
+      run.replay = thinned([...run.replay.filter((each) => each.step < training.step), await takeSnapshot(training.model, training.step)]);
       lastFrame = performance.now();
       if (performance.now() - lastSave > SAVE_MS) {
         run.saved = training.saved();

@@ -106,7 +106,7 @@ function ablate(names) {
 async function train() {
   const preset = parts.picker.value.chosen;
   const seed = Number(byId("seed").value);
-  if (!Number.isInteger(seed) || seed < 0 || seed > 999_999) return say("train-problem", "The seed must be a whole number from 0 to 999,999.", true);
+  if (byId("seed").value === "" || !Number.isInteger(seed) || seed < 0 || seed > 999_999) return say("train-problem", "The seed must be a whole number from 0 to 999,999.", true);
   say("train-problem", "Opening the model …");
   byId("train").disabled = true;
   const answer = await call("train", { preset, seed });

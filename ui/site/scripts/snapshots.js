@@ -75,7 +75,7 @@ export function meanMass(maps, answers, { src, gold }, block) {
   return { masses, uniform: uniform / steps };
 }
 
-/** Keep at most MAX_SNAPSHOTS: of too many, every second one goes; `isKept` are those of evaluations. */
+/** Keep at most MAX_SNAPSHOTS: of too many, every second one goes, but not the last. */
 export function thinned(snapshots) {
   if (snapshots.length <= MAX_SNAPSHOTS) return snapshots;
   return snapshots.filter((_, at) => at % 2 === 0 || at === snapshots.length - 1);
