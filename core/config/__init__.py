@@ -18,6 +18,7 @@ from core.config.preset import (
     preset_to_yaml,
     read_preset,
     section_classes,
+    shipped_pairs,
     verified_pairs,
 )
 
@@ -39,5 +40,6 @@ __all__ = [
     "preset_to_yaml",
     "read_preset",
     "section_classes",
+    "shipped_pairs",
     "verified_pairs",
 ]

@@ -7,6 +7,7 @@ import torch, so listing presets is fast.
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args
 
@@ -322,24 +323,38 @@ def pairs_beside(preset_file: Path) -> Path:
     return preset_file.with_suffix(".pairs.tsv")
 
 
+@cache
+def shipped_pairs(data: str) -> Path | None:
+    """Return the pairs file beside a shipped preset that has this SHA-256; None if there is none."""
+    return next((path for path in PRESET_FOLDER.glob("*.pairs.tsv") if _sha256(path) == data), None)
+
+
 def verified_pairs(task: TaskConfig, path: Path | None) -> Path:
-    """Return ``path`` after checking that it holds the pairs that ``task.data`` names.
+    """Return the file with the pairs that ``task.data`` names, after checking its contents.
+
+    Args:
+        path: the file; None takes that of a shipped preset.
 
     Raises:
         ConfigError: there is no such file, or its SHA-256 is another one.
     """
     label = f"task.data={task.own_data[:12]}…"
+    path = path or shipped_pairs(task.own_data)
     try:
         if path is None:
             raise FileNotFoundError
-        with path.open("rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        sha256 = _sha256(path)
     except OSError as error:
         message = "the file with these pairs is missing; a run keeps it as pairs.tsv, a preset NAME.yaml needs it as "
         raise ConfigError([("task.data", f"{label}: {message}NAME.pairs.tsv in the same folder")]) from error
     if sha256 != task.own_data:
         raise ConfigError([("task.data", f"{label}: {path.name} holds other pairs, with SHA-256 {sha256[:12]}…")])
     return path
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_preset(text: str | bytes, *, name: str) -> Preset:

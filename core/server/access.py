@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from core.config import ConfigError, Preset
+from core.config import ConfigError, Preset, shipped_pairs
 from core.config.listing import missing_package
 from core.runs import Run, RunError, RunFolder, RunProgress
 from core.runs.importing import MAX_IMPORT_BYTES, MAX_UPLOADED_HEADER_BYTES
@@ -230,7 +230,7 @@ class VisitorRuns:
         self._uploads.append((self._visitor(), data, pairs))
 
     def pairs_of(self, preset: Preset) -> Path | None:
-        """Return the file of a preset's own pairs, if any, from the visitor's uploads or one of their runs.
+        """Return the file of a preset's own pairs, if any: shipped, or the visitor's upload, or of one of their runs.
 
         Raises:
             ConfigError: the visitor has no such pairs. Viewing a shared run does not allow training on its pairs.
@@ -238,6 +238,8 @@ class VisitorRuns:
         data = preset.task.own_data
         if not data:
             return None
+        if shipped := shipped_pairs(data):
+            return shipped
         visitor = self._visitor()
         for owner, sha256, pairs in self._uploads:
             if (owner, sha256) == (visitor, data) and pairs.is_file():

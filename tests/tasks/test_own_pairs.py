@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from core.__main__ import main
-from core.config import ConfigError, load_preset_file, pairs_beside, preset_to_yaml, read_preset
+from core.config import (
+    PRESET_FOLDER,
+    ConfigError,
+    load_preset,
+    load_preset_file,
+    pairs_beside,
+    preset_to_yaml,
+    read_preset,
+)
 from core.interpret.inspection import inspect
 from core.runs import RunFolder
 from core.server import Runs
@@ -180,6 +188,19 @@ def test_a_preset_file_has_its_pairs_beside_it(tmp_path, own, pairs):
     assert preset == own
     assert read_preset(preset_to_yaml(preset), name="x") == own
     assert len(build_task(preset.task, pairs=pairs_beside(away / "mine.yaml")).table) == 301
+
+
+def test_a_preset_that_ships_finds_its_pairs_wherever_it_is_trained(tmp_path):
+    preset = load_preset("plurals")
+    folder = RunFolder.create(tmp_path / "runs", preset, name="plurals")
+    assert folder.pairs.read_bytes() == (PRESET_FOLDER / "plurals.pairs.tsv").read_bytes()
+    task = build_task(preset.task)
+    assert len(task.table) == preset.task.num_sources == len(set(folder.pairs.read_text().splitlines()))
+    known, *made_up = preset.task.examples.splitlines()
+    assert task.answer_text(task.answer(task.tokenize(known))) == "armies"
+    assert not any(task.references(task.tokenize(word)) for word in made_up)
+    letters = set("".join(task.src_vocab.symbols))
+    assert all(letters.issuperset(word) for word in made_up)
 
 
 # --- the data command and the staging area
