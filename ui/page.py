@@ -16,7 +16,7 @@ from ui import api, interventions
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.attention_viewer import attention_value
 from ui.components.page_address import page_address
-from ui.components.run_bar import run_bar
+from ui.components.run_bar import run_bar, shipped_translator
 from ui.current_decode import CurrentDecode
 from ui.events import LATEST, QUIET, event_number, event_text
 from ui.forms import strategy_form
@@ -188,7 +188,11 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
     text = query.get("input", "")[:MAX_INPUT] or (decode.examples_of(runs[run])[0][0] if run else "")
     return {
         "run": run,
-        "bar": {"current": run, "missing": readable_name(named)[:60] if named and is_missing else None},
+        "bar": {
+            "current": run,
+            "missing": readable_name(named)[:60] if named and is_missing else None,
+            "translator": shipped_translator(runs),
+        },
         "text": text,
         "spec": interventions.from_query(query, run),
         **strategy_form.shown(strategy, query.get("prefix", "")[:MAX_INPUT]),

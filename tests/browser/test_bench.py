@@ -126,6 +126,23 @@ def test_everything_watched_during_training_is_in_view_and_moves(page: Page, hur
     expect(page.locator("#run-bar .stop:enabled")).to_have_count(0)  # nothing is left to stop
 
 
+def test_after_a_training_the_next_steps_are_one_press_away(seeds: list[str], page: Page):
+    steps = page.locator("#bench-view .next-steps")
+    expect(steps).to_be_hidden()  # the shipped run is not the visitor's
+    choose_run(page, seeds[0])
+    steps.get_by_role("button", name="Type your own").click()
+    expect(page.locator("#input textarea")).to_be_focused()
+    open_tab(page, "Train")
+    steps.get_by_role("button", name="Teach it plurals").click()
+    expect(page.locator("#summary")).to_contain_text("239,518 parameters")
+    expect(page.locator("#preset-picker input:checked")).to_have_value("plurals")
+    steps.get_by_role("button", name="Take a head away").click()
+    head = page.locator("#heads .cell").first
+    expect(head.locator(".figure")).to_contain_text("%", timeout=60_000)
+    head.click()
+    expect(page.locator("#attention-edited")).to_contain_text("without")
+
+
 def test_on_a_phone_progress_loss_and_stop_are_in_view(page: Page):
     page.set_viewport_size(PHONE)
     open_tab(page, "Train")

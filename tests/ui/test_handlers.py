@@ -65,7 +65,7 @@ def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
 def test_an_invalid_strategy_in_the_address_opens_the_default_view(runs: Runs):
     opened = page._open(runs, {"strategy": "<script>"})
     assert (opened["run"], opened["text"], opened["kind"]) == (SHIPPED, "4 8 2 9", "greedy")
-    assert opened["bar"] == {"current": SHIPPED, "missing": None}
+    assert opened["bar"] == {"current": SHIPPED, "missing": None, "translator": None}
 
 
 @pytest.mark.parametrize("name", ["../../etc", "no-such-run", "x" * 500])

@@ -207,17 +207,27 @@ def test_the_feed_and_the_list_say_bleu_of_a_translation_and_of_no_other_run(run
     assert {each["id"]: each["quality"] for each in bar.list_runs()["runs"]} == shown
 
 
-def test_a_shipped_run_that_translates_is_offered_beside_the_one_that_the_page_opens_with(runs: Runs, tiny):
-    bar = Bar(runs)
-    assert bar.feed(run=SHIPPED)["translator"] is None
+def test_a_shipped_run_that_translates_is_offered_whatever_run_is_open(runs: Runs, tiny):
     folder = with_weights(runs, small_translation(), "translates")
-    assert bar.feed(run=SHIPPED)["translator"] is None  # a run of one's own is no example
+    assert page._open(VisitorRuns(runs), {})["bar"]["translator"] is None  # a run of one's own is no example
     folder.write_info(folder.read_info().model_copy(update={"shipped": True, "parameters": 4_000_000}))
     with_weights(runs, tiny, "mine")
     fresh = Runs(runs.root, limits=PUBLIC)  # listings are cached for a second
-    assert Bar(fresh).feed(run=SHIPPED)["translator"] == "translates"
-    assert Bar(fresh).feed(run="mine")["translator"] is None
+    for query in ({}, {"run": "mine"}, {"run": "missing"}):
+        assert page._open(VisitorRuns(fresh), query)["bar"]["translator"] == "translates"
     assert page._run_to_open(VisitorRuns(fresh)) == SHIPPED
+
+
+def test_only_a_finished_training_of_ones_own_is_followed_by_next_steps(runs: Runs, tiny):
+    folder = with_weights(runs, tiny, "tiny-1")
+    bar = Bar(runs)
+    finished = folder.read_info().model_copy(update={"status": "finished", "step": 5})
+    folder.write_info(finished)
+    assert bar.feed(run="tiny-1")["trained_here"]
+    assert not bar.feed(run=SHIPPED)["trained_here"]
+    for change in ({"status": "stopped"}, {"step": 0}):  # of another program, without a training
+        folder.write_info(finished.model_copy(update=change))
+        assert not bar.feed(run="tiny-1")["trained_here"]
 
 
 def test_a_feed_with_a_snapshot_is_small(runs: Runs):

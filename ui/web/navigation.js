@@ -2,22 +2,25 @@
 
 let pending = null; // a request before its listener was registered
 let listener = null;
-let choosePreset = null;
+let presets = null; // { has(name), choose(name) } of the preset picker
 
 /** Open a tab by its id, as if the visitor had pressed it. */
 export function openTab(id) {
   document.querySelector('#tabs [role="tab"][data-tab-id="' + id + '"]')?.click();
 }
 
+/** Whether a preset can be chosen on this page. */
+export const hasPreset = (name) => Boolean(presets?.has(name));
+
 /** Open the tab Train with a preset, as if the visitor had chosen it. */
 export function openPreset(name) {
   openTab("train");
-  choosePreset?.(name);
+  if (hasPreset(name)) presets.choose(name);
 }
 
-/** Call a function with every preset to open. */
-export function onPresetOpened(function_) {
-  choosePreset = function_;
+/** Let presets be opened with two functions of their name: whether it is there, and one that chooses it. */
+export function offerPresets(has, choose) {
+  presets = { has, choose };
 }
 
 /** Open the tab with all heads on a view: { mode: "decode" or "replay", block, layer, head, row, input, step }. */

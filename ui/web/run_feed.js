@@ -12,9 +12,9 @@ const ACTIVE = ["queued", "training", "stopping"];
 
 /**
  * The state of the current run; `latest` is the last response, without its metrics and snapshots. `loading`: the page
- * does not know the current run yet.
+ * does not know the current run yet. `translator`: the name of a shipped run that translates, whatever run is open.
  */
-export const feed = { ...nothingKnown(null), loading: true };
+export const feed = { ...nothingKnown(null), loading: true, translator: null };
 
 /** The bench's selection: a training step (null: the latest), attention blocks ("": the default), an input. */
 export const selection = { step: null, block: "", input: 0 };
@@ -48,6 +48,12 @@ function changed() {
 export function setLoading(loading) {
   if (loading === feed.loading) return;
   feed.loading = loading;
+  changed();
+}
+
+/** Name a shipped run that translates, for a link to it. */
+export function setTranslator(run) {
+  feed.translator = run;
   changed();
 }
 

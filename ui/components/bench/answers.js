@@ -1,6 +1,5 @@
 // The answers of the shown snapshot, token by token.
 
-import { linkToTranslation } from "../../web/address.js";
 import { make, setText } from "../../web/dom.js";
 import { visibleToken } from "../../web/format.js";
 import { feed, isActive } from "../../web/run_feed.js";
@@ -69,9 +68,6 @@ export function answersPanel(part) {
     part("answers-hint").hidden = answers.length > 0;
     part("answers").hidden = !answers.length;
     setText(part("answers-hint"), answers.length ? "" : emptyText(snapshot));
-    const translator = feed.latest?.translator;
-    part("translate").hidden = !translator || translator === feed.run;
-    if (translator) part("translate-link").href = linkToTranslation(translator);
     setText(part("answers-when"), answers.length ? "weights of step " + snapshot.step.toLocaleString("en") : "");
     if (drawn === snapshot) return;
     drawn = snapshot;

@@ -2,7 +2,7 @@
 // Event: 'pick', after the value got the visitor's choice.
 
 import { make, partsOf, setText, uniqueName } from "../../web/dom.js";
-import { onPresetOpened } from "../../web/navigation.js";
+import { offerPresets } from "../../web/navigation.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 
 const FEW = 3; // presets shown at first
@@ -124,8 +124,7 @@ export function mount({ element, trigger, props, server, watch }) {
     part("settings").setAttribute("aria-expanded", String(open));
     setText(part("settings"), open ? "Settings ▾" : "Settings ▸");
   });
-  onPresetOpened((name) => {
-    if (!familyOf(name)) return;
+  offerPresets((name) => Boolean(familyOf(name)), (name) => {
     pick(name);
     show();
   });

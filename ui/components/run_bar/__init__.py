@@ -56,7 +56,8 @@ def run_bar(runs: VisitorRuns) -> gr.HTML:
     """Build the component.
 
     Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there,
-    ``"loading"``, true while the page does not know its run yet, and ``"started"``, true if the form has started it.
+    ``"loading"``, true while the page does not know its run yet, ``"started"``, true if the form has started it, and
+    ``"translator"``, see ``shipped_translator``.
 
     Events: ``.pick(fn)`` with ``evt.run``; ``.status(fn)`` with ``evt.run, evt.status`` when the status of the current
     run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted.
@@ -96,7 +97,8 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
         "exact_match": info.exact_match,
         "quality": info.quality and info.quality.model_dump(),
         "shipped": info.shipped,
-        "translator": shipped_translator(runs) if info.shipped else None,
+        "preset": run.preset.name,
+        "trained_here": mine and info.status == "finished" and info.step > 0,
         "stoppable": mine and info.status in STOPPABLE,
         "resumable": mine and info.status in RESUMABLE,
     }
@@ -105,7 +107,7 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
 
 
 def shipped_translator(runs: VisitorRuns) -> str | None:
-    """Return the name of a shipped run that translates, which the page offers beside the run that it opens with."""
+    """Return the name of a shipped run that translates, which the page offers whatever run is open."""
     for name in reversed(list(runs)):  # shipped ones last
         run = runs[name]
         if not run.info.shipped:

@@ -6,7 +6,7 @@ import { patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
 import { dropDrafts } from "../../web/drafts.js";
 import { formatResult, formatSeconds } from "../../web/format.js";
-import { feed, follow, isActive, onFeed, setLoading, startFeed } from "../../web/run_feed.js";
+import { feed, follow, isActive, onFeed, setLoading, setTranslator, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 import { reportStillOpen } from "../../web/still_open.js";
 import { offerTour, startTour } from "../../web/tour.js";
@@ -158,8 +158,12 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- values ----
 
   function show() {
-    const { current = null, missing = null, loading = false, started = false } = props.value ?? {};
+    const { current = null, missing = null, loading = false, started = false, translator = null } = props.value ?? {};
     if (started) dropDrafts();
+    if (translator) {
+      setTranslator(translator);
+      if (offersTour) offerTour(translator);
+    }
     setLoading(loading);
     if (current !== feed.run) {
       knownStatus = decodedStep = null;
@@ -201,14 +205,10 @@ export function mount({ element, trigger, props, server, watch }) {
   part("theme").addEventListener("click", switchTheme);
   startFeed(element, server);
   reportStillOpen(server);
-  let translator = null; // a run that translates, once the server has named one
   onFeed(() => {
     showRun();
     reportStatus();
     reportWeights();
-    if (!offersTour || translator || !feed.latest?.translator) return;
-    translator = feed.latest.translator;
-    offerTour(translator);
   });
   show();
   watch("value", show);

@@ -1,6 +1,6 @@
 // What the page's components ask for, in the form in which the program's server answers; see ui/components.
 
-import { modelOf, runs, site } from "./runs.js";
+import { modelOf, runs } from "./runs.js";
 import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
 import { inWords, sentenceOf } from "./subwords.js";
@@ -35,7 +35,8 @@ export async function feedOf(run, request) {
   const known = request.known_snapshots ? request.since_snapshot : -1;
   return {
     ...await progressOf(run), ...metricsSince(run, request),
-    task: facts.task.summary, exact_match: run.exact_match, quality: run.quality ?? null, shipped: run.shipped, translator: run.shipped ? site.translator : null,
+    task: facts.task.summary, exact_match: run.exact_match, quality: run.quality ?? null, shipped: run.shipped,
+    preset: run.lab, trained_here: !run.shipped && run.status === "finished",
     stoppable: run.status === "training", resumable: !run.shipped && RESUMABLE.includes(run.status),
     poll_ms: run.status === "training" || run.status === "stopping" ? POLL_MS.training : POLL_MS.other,
     snapshots: {

@@ -13,7 +13,6 @@ const MAX_KEPT_WEIGHTS = 12; // training steps whose weights are kept for the ar
 const COLUMNS = { points: ["step", "loss", "learning_rate", "gradient_norm"], evaluations: ["step", "loss", "token_accuracy", "exact_match"] };
 
 export const runs = new Map(); // by id, the latest last
-export const site = { translator: null }; // the id of a run that translates
 
 const emptyColumns = (names) => Object.fromEntries(names.map((name) => [name, []]));
 
@@ -31,7 +30,6 @@ function newRun({ id, title, lab, seed = 0, steps }) {
 /** Load the runs of the site and of this browser. */
 export async function openRuns() {
   const index = await readJson("labs/index.json");
-  site.translator = index.translator;
   for (const name of [...index.runs].reverse()) runs.set(name, { ...newRun({ id: name, title: name, lab: name, steps: 0 }), status: "finished", shipped: true });
   try {
     for (const saved of await loadRuns()) {

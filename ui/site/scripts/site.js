@@ -58,7 +58,7 @@ function makeTabs() {
 async function openRun(id) {
   run = id;
   ablated = [];
-  parts.bar.set({ value: { current: id } });
+  parts.bar.set({ value: { current: id, translator: index.translator } });
   const answer = await call("facts", { run: id });
   if (run !== id || answer.error) return;
   facts = answer;
