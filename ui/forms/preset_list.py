@@ -38,7 +38,9 @@ def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
     """
     families: dict[str, list[dict[str, Any]]] = {}
     for preset in shipped_presets().values():
-        families.setdefault(preset.task.family, []).append(_listed(preset))
+        # Pairs that are shipped are not the visitor's own: their preset is a task of its own
+        family = preset.name if preset.task.family == "own-pairs" else preset.task.family
+        families.setdefault(family, []).append(_listed(preset))
     if chosen.name not in shipped_presets():
         families.setdefault(chosen.task.family, []).insert(0, _listed(chosen))
     return {

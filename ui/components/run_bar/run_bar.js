@@ -10,7 +10,6 @@ import { feed, follow, isActive, onFeed, setLoading, setTranslator, startFeed } 
 import { callServer } from "../../web/server.js";
 import { reportStillOpen } from "../../web/still_open.js";
 import { offerTour, startTour } from "../../web/tour.js";
-import { runMenu } from "./run_menu.js";
 
 const DECODING_TABS = ["decode", "attention"];
 const WEIGHTS_MS = 1500; // between two decodes of the current input while the run trains
@@ -23,7 +22,7 @@ export function mount({ element, trigger, props, server, watch }) {
   let decodedAt = 0;
   let closed = ""; // the problem that the visitor has read and closed
 
-  const menu = runMenu({ element, server, pick, gone: (run) => trigger("gone", { run }), renamed });
+  let menu = null; // of all runs; its script loads when it is first opened
 
   // ---- the current run ----
 
@@ -134,6 +133,19 @@ export function mount({ element, trigger, props, server, watch }) {
     follow(feed.run);
   }
 
+  // ---- menu of runs ----
+
+  async function openMenu(action = "open") {
+    try {
+      const { runMenu } = await import("./run_menu.js");
+      menu ??= runMenu({ element, server, pick, gone: (run) => trigger("gone", { run }), renamed });
+      menu[action]();
+    } catch (error) {
+      console.error(error);
+      say("The menu of runs could not be loaded. Reload the page.");
+    }
+  }
+
   // ---- class ----
 
   /** Open the class, or with `joining` only if the visitor is in one or comes with its link; its script loads now. */
@@ -175,13 +187,13 @@ export function mount({ element, trigger, props, server, watch }) {
     follow(current);
     if (missing) {
       say("There is no run “" + missing + "” here, or it is not shared with you.",
-        { action: { label: "Choose a run", run: () => menu.open() } });
+        { action: { label: "Choose a run", run: () => openMenu() } });
     }
   }
 
   const mark = part("mark");
   mark.append(...Array.from({ length: 16 }, (_, at) => make("i", { class: (at >> 2) + (at & 3) === 3 ? "on" : false })));
-  part("run").addEventListener("click", () => menu.toggle());
+  part("run").addEventListener("click", () => openMenu("toggle"));
   part("stop").addEventListener("click", () => {
     part("stop").disabled = true;
     ask("stop");
@@ -199,7 +211,7 @@ export function mount({ element, trigger, props, server, watch }) {
   if (readAddress().has("class") || localStorage.getItem("attention-lab-class")) openClass({ joining: true });
   part("tour").addEventListener("click", startTour);
   part("menu-tour").addEventListener("click", () => {
-    menu.toggle();
+    openMenu("toggle");
     startTour();
   });
   part("theme").addEventListener("click", switchTheme);
