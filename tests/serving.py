@@ -13,6 +13,7 @@ from core.server import Runs
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before Gradio is imported
 
 SHIPPED = "digits-reversal-shipped"
+TRANSLATOR = "translate-en-de-shipped"
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """The page, served and opened in a browser, for the tests beside this file."""
 
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 
@@ -7,12 +8,12 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from core.config import load_preset
-from core.runs import RunFolder, training
+from core.runs import DEFAULT_ROOT, RunFolder, training
 from core.server import Runs
 from core.training.loop import Event
 from core.training.state import TrainingState
 from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, new_context
-from tests.serving import address, runs
+from tests.serving import SHIPPED, TRANSLATOR, address, runs
 from tests.support.run_helpers import wait_for
 from tests.support.trainings import train_run
 
@@ -102,6 +103,21 @@ def translations(runs: Runs) -> list[str]:
         changes = small | {"training.validation_sequences": 32, "training.seed": seed}
         _add_run(runs, f"french-seed-{seed}", "number-words-french", changes)
     return ["french-seed-0", "french-seed-1"]
+
+
+@pytest.fixture(scope="session")
+def lab_with_translator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a page over both shipped runs."""
+    root = tmp_path_factory.mktemp("shipped")
+    for name in (SHIPPED, TRANSLATOR):
+        shutil.copytree(DEFAULT_ROOT / name, root / name)
+    from ui.serving.launch import serve  # Gradio takes seconds to import
+
+    runs = Runs(root)
+    page, address = serve(runs)
+    yield address
+    page.close()
+    runs.close()
 
 
 @pytest.fixture

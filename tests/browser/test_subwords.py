@@ -1,16 +1,14 @@
 """A translation in a real browser: sentences as text, maps by piece and by word, and a link that keeps the choice."""
 
 import re
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs import RunFolder
 from core.server import Runs
 from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
-from tests.serving import SHIPPED
 from tests.support.trainings import train_run
 from tests.support.translation_run import SENTENCE, small_translation
 
@@ -18,8 +16,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
-RUN, TRANSLATOR = "translated", "translate-en-de-shipped"
-LAPTOP = {"width": 1366, "height": 768}
+RUN = "translated"
 
 
 @pytest.fixture(scope="module")
@@ -94,44 +91,3 @@ def test_a_map_of_a_sentence_fits_a_phone(empty_page: Page, link: str):
     empty_page.goto(link + "&tab=attention&by=words")
     expect(empty_page.locator("#viewer canvas.map")).to_be_visible()
     assert empty_page.evaluate(NOTHING_SIDEWAYS)
-
-
-@pytest.fixture(scope="module")
-def lab_with_translator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a page over both shipped runs."""
-    root = tmp_path_factory.mktemp("shipped")
-    for name in (SHIPPED, TRANSLATOR):
-        shutil.copytree(DEFAULT_ROOT / name, root / name)
-    from ui.serving.launch import serve  # Gradio takes seconds to import
-
-    runs = Runs(root)
-    page, address = serve(runs)
-    yield address
-    page.close()
-    runs.close()
-
-
-@pytest.mark.slow
-def test_the_first_look_offers_a_translation_and_shows_where_each_word_came_from(
-    tab: tuple[Page, list[str]], lab_with_translator: str
-):
-    context = tab[0].context.browser.new_context(viewport=LAPTOP)
-    visitor = context.new_page()
-    visitor.goto(lab_with_translator)
-    expect(visitor.locator("#run-bar .run .title")).to_contain_text(SHIPPED)
-    link = visitor.get_by_role("link", name="Translate a sentence")
-    expect(link).to_be_visible()
-    visitor.get_by_role("dialog").get_by_role("button", name="Translate a sentence").click()
-    expect(visitor.locator("#viewer .title")).to_contain_text("by word")
-    expect(visitor.locator("#attention-of")).to_contain_text("Wir können heute nicht anfangen.")
-    visitor.wait_for_function(  # once the styles have come, its first rows are in view
-        "() => document.querySelector('#viewer canvas.map').getBoundingClientRect().top + 60 < innerHeight"
-    )
-    visitor.locator("#input textarea").fill("I've lost my glasses.")
-    visitor.get_by_role("button", name="Decode", exact=True).click()
-    expect(visitor.locator("#attention-of")).to_contain_text("Ich habe meine Brille verloren.")
-    visitor.goto(lab_with_translator)
-    link.click()
-    expect(visitor.locator("#viewer .title")).to_contain_text("by word")
-    expect(visitor.get_by_role("dialog", name="New here?")).to_have_count(0)
-    context.close()

@@ -24,6 +24,7 @@ from ui.components.head_thumbnails import head_thumbnails, layer_value
 from ui.components.notice import NO_RUN, notice, problem
 from ui.components.translations import translations, translations_value
 from ui.current_decode import CurrentDecode
+from ui.decode_record import ribbon_record
 from ui.forms import strategy_form
 from ui.forms.strategy_form import StrategyForm
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
@@ -179,7 +180,7 @@ def decode(
     heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
     return current, _EMPTY | {
         "message": {"text": message},
-        "answer": answer_value(current),
+        "answer": answer_value(current) | {"record": ribbon_record(current)},
         "tree": tree_value(current),
         "thumbnails": heads,
         "translations": translations_value(sentences, results) if results else None,

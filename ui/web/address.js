@@ -35,9 +35,9 @@ export function parametersOfLink(text) {
   return Object.keys(parameters).length ? parameters : null;
 }
 
-/** The address at which a translation run shows the source of each word of its example. */
+/** The address at which a translation run translates its example and shows where each word comes from. */
 export function linkToTranslation(run) {
-  return linkTo({ tab: "attention", run, by: "words" });
+  return linkTo({ tab: "decode", run });
 }
 
 /** Change parameters, given as { name: value }; null removes one. All others are kept. */

@@ -16,6 +16,8 @@ FAILED = {"failed": True}
 def answer(*, elem_id: str = "answer") -> gr.HTML:
     """Build the component. Value: ``answer_value`` or ``FAILED``.
 
+    With a ``record`` (``ui.decode_record.ribbon_record``), lines connect the words of the input and of the output.
+
     Event: ``.inspect(fn)`` with ``evt.step``, counted from 0, when the visitor asks for the attention of a step.
     """
     return component("answer", elem_id=elem_id, events=["inspect"])

@@ -3,9 +3,11 @@
 
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatPercent, tokenNamer, visibleToken } from "../../web/format.js";
+import { ribbon } from "../../web/ribbon.js";
 
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
+  const showRibbon = ribbon(part("lines"));
 
   // ---- output ----
 
@@ -104,6 +106,7 @@ export function mount({ element, trigger, props, watch }) {
     if (expected && texts) showSentence(part("expected"), texts.expected);
     else if (expected) showTiles(part("expected"), expected, null);
     showNote(value);
+    showRibbon(value.record ?? null, { probabilities: value.steps?.map(({ probability }) => probability) });
     const hypotheses = value.n_best ?? [];
     part("n-best").hidden = hypotheses.length < 2;
     part("n-best").replaceChildren(...hypotheses.map(makeHypothesis));

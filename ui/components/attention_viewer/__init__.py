@@ -21,13 +21,12 @@ from ui.attention_blocks import Block, described, source_block
 from ui.components.attention_viewer.inside import CellRequest, PartRequest, cell, part, parts
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.current_decode import CurrentDecode
+from ui.decode_record import decode_record, words_and_texts
 from ui.run_info import progress_since
-from ui.subword_texts import sentences, words_of, words_of_steps
 
 MAX_PICTURE_SIDE = 128  # rows or columns
 _DRAWING = threading.BoundedSemaphore(2)  # drawing one picture takes 100 MB
 _DRAWING_TIMEOUT = 5.0  # seconds
-_FULL = 65_535  # 16 bits per weight: no displayed digit is lost
 
 
 def attention_viewer(runs: VisitorRuns, *, elem_id: str = "viewer") -> gr.HTML:
@@ -74,66 +73,13 @@ def attention_value(
     selection: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if selection:
         selection["at"] = _now()  # distinguishes two selections of the same cell
-    record = _decode_record(decode)
+    record = decode_record(decode)
     return {"run": decode.run, "decode": record, "selection": selection, "asked": _now() if asked else None}
 
 
 def _now() -> int:
     """Return the time in milliseconds."""
     return time.time_ns() // 1_000_000
-
-
-def _decode_record(decode: CurrentDecode) -> dict[str, Any]:
-    inspection, blocks = decode.inspection, decode.blocks
-    tokens = [step.produced for step in inspection.steps]
-    suffix = f", {decode.interventions}" if decode.interventions else ""
-    return {
-        "run": decode.title,
-        "model": f"{decode.title} after {decode.step} steps{suffix}",
-        "source": inspection.source_labels,
-        "tokens": tokens,
-        **_words(inspection.source_labels, tokens, inspection.expected, subwords=inspection.has_subwords),
-        "expected": [*inspection.expected, EOS] if inspection.expected else None,
-        "blocks": described(blocks),
-        "maps": {block: _pack(getattr(inspection.maps, block)[:, 0].numpy()) for block in blocks},
-        "scored_block": source_block(blocks) if inspection.scores else None,
-        "attention_mass": _by_layer([(score.layer, score.attention_mass) for score in inspection.scores]),
-        "scored_on": "on this input",
-        "uniform_mass": inspection.scores[0].uniform_mass if inspection.scores else None,
-        "gold_cells": decode.gold_cells,
-        "marks": decode.marks,
-        "ablated": list(decode.interventions.ablate),
-        "name": decode.run,
-        "interventions": {
-            "ablate": list(decode.interventions.ablate),
-            "patterns": list(decode.interventions.patterns),
-            "ablate_with": decode.interventions.ablate_with,
-        },
-    }
-
-
-def _words(
-    source: Sequence[str], tokens: Sequence[str], expected: Sequence[str] | None, *, subwords: bool
-) -> dict[str, Any]:
-    """Return what a decode in subwords has beside its tokens: sentences, and the words that its pieces make."""
-    if not subwords:
-        return {}
-    texts = sentences(source=source, output=tokens, expected=expected)
-    return {"texts": texts, "words": {"source": words_of(source), **words_of_steps(tokens)}}
-
-
-def _pack(weights: np.ndarray) -> dict[str, Any]:
-    """Pack attention weights (L, H, Tq, Tk) float into 16-bit little-endian integers, base64-encoded."""
-    numbers = (weights * _FULL).round().astype("<u2")
-    return {"shape": weights.shape, "bytes": 2, "data": base64.b64encode(numbers.tobytes()).decode()}
-
-
-def _by_layer(scores: Sequence[tuple[int, float]]) -> list[list[float]] | None:
-    """Group (layer, score) of every head into one list per layer; None without scores."""
-    layers: dict[int, list[float]] = {}
-    for layer, score in scores:
-        layers.setdefault(layer, []).append(score)
-    return list(layers.values()) or None
 
 
 # ---- the training replay
@@ -181,7 +127,7 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1, subwords: bo
                 "marks": head_marks(each.health.heads) if each.health else {},
                 "outputs": [
                     _output(output)
-                    | _words([BOS, *given.symbols, EOS], output.tokens, given.expected, subwords=subwords)
+                    | words_and_texts([BOS, *given.symbols, EOS], output.tokens, given.expected, subwords=subwords)
                     for given, output in zip(each.inputs, each.outputs, strict=True)
                 ],
             }

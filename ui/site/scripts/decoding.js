@@ -40,13 +40,13 @@ export async function decodeText(model, text, ablated = []) {
   };
 }
 
-/** The value of the component "answer". */
-export function answerValue(facts, { texts = null, symbols, output, expected, correct, stopped, milliseconds, tokens, produced, probabilities }) {
+/** The value of the component "answer", with a record of `recordOf` for the ribbon. */
+export function answerValue(facts, { texts = null, symbols, output, expected, correct, stopped, milliseconds, tokens, produced, probabilities }, record) {
   const best = (row) => row.map((probability, id) => ({ token: facts.target_tokens[id], probability }))
     .sort((a, b) => b.probability - a.probability).slice(0, CANDIDATES);
   const logProb = tokens.reduce((sum, id, step) => sum + Math.log(probabilities[step][id]), 0);
   return {
-    texts, input: symbols, output, expected, correct, stopped, note: "", milliseconds, log_prob: logProb, n_best: [],
+    texts, input: symbols, output, expected, correct, stopped, note: "", milliseconds, log_prob: logProb, n_best: [], record,
     steps: tokens.map((id, step) => ({
       token: produced[step], read: step ? produced[step - 1] : BOS_TOKEN, probability: probabilities[step][id], forced: false, candidates: best(probabilities[step]),
     })),
@@ -82,11 +82,11 @@ export function thumbnailsValue(facts, { symbols, produced, maps, scores, gold, 
   };
 }
 
-/** The value of the component "attention_viewer". */
-export function viewerValue(facts, run, step, decode, selection, asked) {
+/** A decode as a record, see maps.js. */
+export function recordOf(facts, run, step, decode) {
   const { symbols, produced, expected, maps, scores, gold, ablated, texts, words } = decode;
   const suffix = ablated.length ? ", without " + ablated.join(", ") : "";
-  const record = {
+  return {
     run: run.title, name: run.id, model: run.title + " after " + step + " steps" + suffix,
     source: [BOS_TOKEN, ...symbols, EOS_TOKEN], tokens: produced, expected: expected && [...expected, EOS_TOKEN],
     ...(texts && { texts, words: { ...words, source: wordsOf([BOS_TOKEN, ...symbols, EOS_TOKEN]) } }),
@@ -94,6 +94,10 @@ export function viewerValue(facts, run, step, decode, selection, asked) {
     scored_block: scores ? facts.source_block : null, attention_mass: scores?.masses ?? null, scored_on: "on this input",
     uniform_mass: scores?.uniform ?? null, gold_cells: gold, marks: {}, ablated, interventions: { ablate: ablated, patterns: [], ablate_with: "zero" },
   };
+}
+
+/** The value of the component "attention_viewer", of a record. */
+export function viewerValue(run, record, selection, asked) {
   const now = Date.now();
   return { run: run.id, decode: record, selection: selection ? { ...selection, at: now } : {}, asked: asked ? now : null };
 }

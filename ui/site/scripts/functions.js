@@ -2,7 +2,7 @@
 // report progress in between with { id, progress }.
 
 import { cellOf, partOf } from "./cell.js";
-import { answerValue, comparisonValue, decodeText, thumbnailsValue, viewerValue } from "./decoding.js";
+import { answerValue, comparisonValue, decodeText, recordOf, thumbnailsValue, viewerValue } from "./decoding.js";
 import { useEmbedded } from "./files.js";
 import { startRuntime } from "./graph.js";
 import { lessonFunctions } from "./lessons.js";
@@ -79,11 +79,12 @@ export const functions = {
     const { facts } = model;
     const decode = await decodeText(model, text, ablated);
     const baseline = ablated.length ? await decodeText(model, text) : null;
+    const record = recordOf(facts, run, stepOf(run), decode);
     const off = ablated.length ? ", without " + ablated.join(", ") : "";
     return {
       message: "Decoded with " + run.title + " (best weights, after " + stepOf(run) + " training steps)" + off,
-      answer: answerValue(facts, decode), thumbnails: thumbnailsValue(facts, decode),
-      viewer: viewerValue(facts, run, stepOf(run), decode, selection, asked), comparison: baseline && comparisonValue(baseline, decode),
+      answer: answerValue(facts, decode, record), thumbnails: thumbnailsValue(facts, decode),
+      viewer: viewerValue(run, record, selection, asked), comparison: baseline && comparisonValue(baseline, decode),
     };
   },
   async facts({ run }) {
