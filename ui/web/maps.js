@@ -53,6 +53,9 @@ function wordsOf({ words }, block, columns) {
   return { rows: block === "encoder" ? words.source : words.produced, columns: keys[columns] };
 }
 
+/** The block through which the output reads the source; undefined in an encoder-only model. */
+export const sourceBlock = (record) => ["cross", "decoder"].find((each) => record?.maps[each]);
+
 /** One attention block of a record, ready for drawing: rows, columns, gold cells, heads with scores. */
 export function viewOf(record, block) {
   const facts = record.blocks.find((each) => each.block === block);
@@ -65,6 +68,7 @@ export function viewOf(record, block) {
     layers: record.maps[block].shape[0],
     rows: block === "encoder" ? source.map((token) => ({ token })) : steps,
     columns: { source, read, "source and read": [...source, ...read] }[facts.columns],
+    readsSource: block === sourceBlock(record),
     words: wordsOf(record, block, facts.columns),
     goldCells: scored ? goldCellsOf(record, block) : [],
     uniformMass: scored ? record.uniform_mass : null,

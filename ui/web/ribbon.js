@@ -23,8 +23,8 @@ const quoted = (name) => "“" + visibleToken(name) + "”";
 /**
  * Build a ribbon in `box`.
  *
- * With `follows`, the caller says which head is shown, and the ribbon has no choice of its own.
- * Returns show(record, { probabilities, head }); without anything to draw, the ribbon is hidden.
+ * With `follows`, the caller says which head is shown, and how many words of the output while it plays them.
+ * Returns show(record, { probabilities, head, count }); without anything to draw, the ribbon is hidden.
  */
 export function ribbon(box, { follows = false } = {}) {
   let data = null; // of ribbonOf
@@ -33,7 +33,7 @@ export function ribbon(box, { follows = false } = {}) {
   let hovered = null; // [side, at]: side is "source" or "output"
   let pinned = null;
   let focused = null;
-  let shown = Infinity; // how many output words are shown, while it plays
+  let shown = Infinity; // how many output words are shown; not all while it plays
   let timer = 0;
 
   const lines = svgNode("svg", { "aria-hidden": "true" });
@@ -47,7 +47,7 @@ export function ribbon(box, { follows = false } = {}) {
   const play = make("button", { type: "button", class: "play", onclick: () => (timer ? stop() : start()) }, "▶ Step by step");
   box.classList.add("ribbon");
   box.hidden = true;
-  box.append(pair, readout, make("div", { class: "tools" }, follows ? null : make("label", {}, "Lines", select), play,
+  box.append(pair, readout, make("div", { class: "tools" }, ...(follows ? [] : [make("label", {}, "Lines", select), play]),
     make("button", { type: "button", onclick: savePng, title: "Download the picture" }, "PNG"),
     make("button", { type: "button", onclick: saveSvg, title: "Download the picture as vectors" }, "SVG")));
 
@@ -138,7 +138,8 @@ export function ribbon(box, { follows = false } = {}) {
 
   const unit = () => (record.words ? "word" : "token");
 
-  const current = () => (timer ? ["output", shown - 1] : hovered ?? pinned ?? focused);
+  const last = () => Math.min(shown, data.output.length) - 1; // of the shown output words; -1 without any
+  const current = () => (shown < Infinity && last() >= 0 ? ["output", last()] : hovered ?? pinned ?? focused);
 
   /** Show which words are connected with the current one, after `change`. */
   function light(change) {
@@ -237,7 +238,7 @@ export function ribbon(box, { follows = false } = {}) {
 
   new ResizeObserver(draw).observe(pair);
 
-  return function show(next, { probabilities = null, head = null } = {}) {
+  return function show(next, { probabilities = null, head = null, count = null } = {}) {
     if (next !== record) {
       record = next;
       data = next ? ribbonOf(next, probabilities) : null;
@@ -249,6 +250,7 @@ export function ribbon(box, { follows = false } = {}) {
       showChoices();
     }
     if (data && head) select.value = key(head);
+    if (follows) shown = count ?? Infinity;
     draw();
   };
 }

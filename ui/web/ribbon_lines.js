@@ -1,6 +1,6 @@
 // The ribbon as data: the words above, the words below, and the weights between them by head.
 
-import { viewOf } from "./maps.js";
+import { sourceBlock, viewOf } from "./maps.js";
 import { viewByWord } from "./words.js";
 
 export const LEAST = 0.05; // the smallest weight that gets a line
@@ -55,7 +55,7 @@ function chosenOf(heads, layers) {
  *   chosen           { layer, head, why }: the head to open with
  */
 export function ribbonOf(record, probabilities = null) {
-  const block = ["cross", "decoder"].find((each) => record?.maps[each]);
+  const block = sourceBlock(record);
   if (!block || !record.tokens.length) return null;
   const view = viewByWord({ row: null, cell: null, ...viewOf(record, block) });
   const isSource = ({ at }) => at < (record.words?.source ?? record.source).length;

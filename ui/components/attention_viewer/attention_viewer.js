@@ -7,6 +7,7 @@ import { visibleToken } from "../../web/format.js";
 import { bestHead, viewOf } from "../../web/maps.js";
 import { linkToTab } from "../../web/address.js";
 import { onHeadOpened } from "../../web/navigation.js";
+import { ribbon } from "../../web/ribbon.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 import { uniformSentence } from "../../web/thumbnails.js";
 import { strongestPiece, viewByWord, wordsBegun } from "../../web/words.js";
@@ -31,10 +32,12 @@ export function mount({ element, props, server, watch }) {
   let value = null; // the value from Python
   let replay = emptyReplay(null);
   let snapshot = -1; // index of the shown one
+  let recordNow = null; // of the decode or of the snapshot, see maps.js
   let view = null; // the shown attention block, see maps.js
   let drawn = null; // the same by piece or by word, as the maps show it
   let preview = null; // { layer, head } under the pointer
 
+  const showRibbon = ribbon(part("lines"), { follows: true });
   const grid = makeHeadsGrid(part("head-grid"), { lock: lockHead, preview: previewHead });
   const panel = makePanel(part, { ask: (name, argument) => callServer(server, name, argument), jump: compareAt });
   const modelMap = makeModelMap(part, openPart);
@@ -232,6 +235,7 @@ export function mount({ element, props, server, watch }) {
   function show() {
     snapshot = snapshotAt(replay, selected.step);
     const record = isReplaying() ? recordAt(replay, snapshot, selected.input) : value?.decode ?? null;
+    recordNow = record;
     showChoice(part("modes"), MODES, selected.mode, (mode) => select({ mode }));
     part("blocks").hidden = part("shown").hidden = !record;
     part("empty").hidden = Boolean(record);
@@ -262,9 +266,11 @@ export function mount({ element, props, server, watch }) {
   /** Show the open head: large, and in the charts of a replay. */
   function showHead() {
     const revealed = view && playback.revealedRows(view);
-    if (view) map.show(drawn, openHead(), isByWord() ? wordsBegun(view.words, revealed) : revealed);
+    const words = view?.words ? wordsBegun(view.words, revealed) : revealed;
+    if (view) map.show(drawn, openHead(), isByWord() ? words : revealed);
     const isScored = view?.block === replay.facts.scored_block;
     if (!part("replay").hidden) charts.show(replay, snapshot, view && isScored ? openHead() : null);
+    showRibbon(view?.readsSource ? recordNow : null, { head: view && openHead(), count: playback.isActive() ? words : null });
   }
 
   // ---- the replay's data ----
