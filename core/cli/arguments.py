@@ -202,20 +202,11 @@ def check_sequences(sequences: int, *, option: str = "--sequences") -> None:
         raise InputError(f"{option}={sequences} must be from 1 to {MAX_SEQUENCES}")
 
 
-def add_strategy(parser: argparse.ArgumentParser, *, beam_size: int | None = None) -> None:
-    """Add ``--strategy`` and the options of every kind of strategy.
-
-    Args:
-        beam_size: makes beam search with this size the default; None leaves it greedy decoding.
-    """
+def add_strategy(parser: argparse.ArgumentParser) -> None:
+    """Add ``--strategy`` and the options of every kind of strategy."""
     group = parser.add_argument_group("decoding strategy")
-    default = "greedy" if beam_size is None else "beam"
-    kinds = ", ".join(f"{kind} (default)" if kind == default else kind for kind in ("greedy", "beam"))
-    group.add_argument("--strategy", default=default, metavar="KIND", help=f"{kinds} or sample")
-    group.set_defaults(default_beam_size=beam_size)
+    group.add_argument("--strategy", default="greedy", metavar="KIND", help="greedy (default), beam or sample")
     for name, (metavar, text) in STRATEGY_OPTIONS.items():
-        if name == "beam_size" and beam_size is not None:
-            text = text.replace("default: 4", f"default: {beam_size}")
         group.add_argument(option_of(name), metavar=metavar, help=text)
 
 
@@ -228,8 +219,6 @@ def strategy_from(options: argparse.Namespace) -> "Strategy":
     from core.generation import parse_strategy  # imports torch, which other commands do not wait for
 
     settings = {name: getattr(options, name) for name in STRATEGY_OPTIONS if getattr(options, name) is not None}
-    if options.strategy == "beam" and options.default_beam_size is not None:
-        settings.setdefault("beam_size", str(options.default_beam_size))
     try:
         return parse_strategy(
             {"kind": options.strategy} | {name: _parse_number(text) for name, text in settings.items()}

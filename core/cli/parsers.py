@@ -179,7 +179,7 @@ def _add_interventions(parser: argparse.ArgumentParser) -> None:
 
 def _translate(parser: argparse.ArgumentParser) -> None:
     add_ensemble(parser)
-    add_strategy(parser, beam_size=5)
+    add_strategy(parser)
     parser.add_argument(
         "--json", action="store_true", help="print all outputs as one JSON object at the end, instead of line by line"
     )

@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
-from core.cli.arguments import loaded_run, strategy_from
+from core.cli.arguments import format_strategy, loaded_run, strategy_from
 from core.generation.translation import WINDOW, translate
-
-BEAM_SIZE = 5
 
 
 def run(options: argparse.Namespace) -> int:
@@ -23,18 +21,27 @@ def run(options: argparse.Namespace) -> int:
     refused: dict[int, str] = {}  # reasons by line number, of lines that are not text, until they are reported
     lines = _lines(sys.stdin.buffer, refused)
     outputs = []  # only for JSON, so that memory does not grow with the number of lines
-    code = 0
-    with tqdm(unit=" sentences", file=sys.stderr, disable=None, leave=False) as bar:  # on a terminal only
+    first_note, num_noted, code = "", 0, 0
+    name = format_strategy(strategy)
+    with tqdm(desc=name, unit=" sentences", file=sys.stderr, disable=None, leave=False) as bar:  # on a terminal only
         results = translate(loaded.model, loaded.task, lines, strategy=strategy, report=bar.update)
         for number, result in enumerate(results, start=1):
             problem = refused.pop(number, result.problem)
             if options.json:
-                outputs.append({"line": number, "output": result.output, "problem": problem or None})
+                outputs.append(
+                    {"line": number, "output": result.output, "problem": problem or None, "note": result.note or None}
+                )
             else:
                 print(result.output, flush=number % WINDOW == 0)  # before it waits for more lines
             if problem:
                 bar.write(f"line {number}: {problem}", file=sys.stderr)
                 code = 1
+            elif result.note:
+                first_note = first_note or f"line {number}: {result.note}"
+                num_noted += 1
+    if num_noted:
+        others = f"; {num_noted - 1:,} more lines have such a note, see --json" if num_noted > 1 else ""
+        print(first_note + others, file=sys.stderr)
     if options.json:
         print(json.dumps({"run": loaded.run, "strategy": strategy.model_dump(), "lines": outputs}))
     return code

@@ -7,6 +7,7 @@ from itertools import islice
 import torch
 
 from core.generation import Strategy, generate
+from core.generation.reading import read_input
 from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import Task
@@ -16,6 +17,7 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, until_eos
 WINDOW = 2_000  # texts that are read, sorted by length and decoded before any of their outputs is returned
 TOKENS_PER_BATCH = 8_000  # source tokens of a batch, PAD and every hypothesis of a beam search counted
 SCORES_PER_STEP = 1_000_000  # logits of a decoding step, 4 MB
+_EMPTY = "the output is empty: the model's first token was <EOS>"
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,12 @@ class Translation:
     Attributes:
         output: as text; "" for a text without words, and for one that could not be decoded.
         problem: why it could not be decoded; "" if it was.
+        note: what the vocabulary does not have of the text, or that the output has no words; "" if all is well.
     """
 
     output: str
     problem: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,12 @@ class _Source:
     Attributes:
         ids: of its tokens, without BOS and EOS.
         space: the white space between it and the next sentence.
+        note: of ``core.generation.reading``.
     """
 
     ids: list[int]
     space: str = ""
+    note: str = ""
 
 
 def translate(
@@ -83,10 +89,13 @@ def _translate_window(
             problems.append(str(error))
     ids = [source.ids for of_text in sources for source in of_text]
     outputs = iter(decode_sources(model, ids, strategy=strategy, report=report))
-    return [
-        Translation("".join(_text(task, next(outputs)) + source.space for source in of_text), problem)
-        for of_text, problem in zip(sources, problems, strict=True)
-    ]
+    found = []
+    for of_text, problem in zip(sources, problems, strict=True):
+        texts = [_text(task, next(outputs)) for _ in of_text]
+        notes = [source.note for source in of_text] + [_EMPTY for text in texts if not text.strip()]
+        output = "".join(text + source.space for text, source in zip(texts, of_text, strict=True))
+        found.append(Translation(output, problem, "; ".join(filter(None, dict.fromkeys(notes)))))
+    return found
 
 
 def _text(task: Task, ids: list[int]) -> str:
@@ -102,19 +111,18 @@ def _read(model: Seq2Seq, task: Task, text: str) -> list[_Source]:
     if not text.strip():
         return []
     try:
-        return [_Source(_source_ids(model, task, text))]
+        return [_source(model, task, text)]
     except InputError:
         sentences = split_sentences(text.strip()) if task.is_translation else []
         if len(sentences) < 2:
             raise
-    return [_Source(_source_ids(model, task, each), each[len(each.rstrip()) :]) for each in sentences]
+    return [_source(model, task, each, each[len(each.rstrip()) :]) for each in sentences]
 
 
-def _source_ids(model: Seq2Seq, task: Task, text: str) -> list[int]:
-    """Return the ids of a text's tokens; InputError if the task or the model cannot read it."""
-    ids = task.src_vocab.encode(task.tokenize(text))
-    model.check_input_length(len(ids))
-    return ids
+def _source(model: Seq2Seq, task: Task, text: str, space: str = "") -> _Source:
+    """Read a text; InputError if the task or the model cannot."""
+    reading = read_input(model, task, text)
+    return _Source(reading.ids, space, reading.note)
 
 
 def decode_sources(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from core.text.byte_bpe import content_of, is_bytes
 from core.text.subwords import WORD_START
@@ -33,6 +33,18 @@ def piece_name(token: str) -> str:
 def join_pieces(pieces: Sequence[str]) -> str:
     """Return the text of pieces, as ``SubwordTokenizer.detokenize`` does, without the vocabulary."""
     return b"".join(map(content_of, pieces)).decode(errors="replace").removeprefix(" ")
+
+
+def spelled_in_bytes(pieces: Sequence[str]) -> tuple[list[str], int]:
+    """Return the characters that only bytes spell, white space aside, each once, and the number of other pieces."""
+    characters: dict[str, None] = {}
+    num_others = 0
+    for spelled, run in groupby(pieces, key=is_bytes):
+        if spelled:
+            characters |= dict.fromkeys("".join(join_pieces(list(run)).split()))
+        else:
+            num_others += sum(piece != WORD_START for piece in run)
+    return list(characters), num_others
 
 
 def sentence_of(tokens: Sequence[str]) -> str:

@@ -227,7 +227,7 @@ def test_a_translation_is_utf_8_whatever_the_encoding(trained, monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"4 8\n")))
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="cp1252"))
-    answer = type("Answer", (), {"output": "Öl → ▁", "problem": None})
+    answer = type("Answer", (), {"output": "Öl → ▁", "problem": "", "note": ""})
     monkeypatch.setattr("core.cli.translate.translate", lambda *_, **__: [answer])
     assert main(["--checkpoints", str(trained), "translate", "--run", "done"]) == 0
     assert written.getvalue().decode("utf-8").splitlines() == ["Öl → ▁"]

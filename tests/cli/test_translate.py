@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from core.__main__ import main
-from core.cli.translate import BEAM_SIZE
 from core.generation import Beam, Greedy
 from core.generation.translation import translate
 from core.runs.load import load_run
@@ -28,17 +27,19 @@ def translated(trained, capsys, monkeypatch):
     return run
 
 
-def test_every_line_is_decoded_in_order_with_a_beam_of_five_by_default(translated, trained):
+def test_every_line_is_decoded_in_order_greedily_by_default(translated, trained):
     loaded = load_run(trained / "done")
     lines = ["4 8 2 9", "1", "", "3 3 3 3 3"]
     for arguments, strategy in (
-        ((), Beam(beam_size=BEAM_SIZE)),
-        (("--beam-size", "2"), Beam(beam_size=2)),
-        (("--strategy", "greedy"), Greedy()),
+        ((), Greedy()),
+        (("--strategy", "beam", "--beam-size", "2"), Beam(beam_size=2)),
     ):
         code, output, errors = translated("\n".join(lines).encode() + b"\n", *arguments)
-        expected = [result.output for result in translate(loaded.model, loaded.task, lines, strategy=strategy)]
-        assert (code, output.split("\n"), errors) == (0, [*expected, ""], "")
+        expected = list(translate(loaded.model, loaded.task, lines, strategy=strategy))
+        assert (code, output.split("\n")) == (0, [*(result.output for result in expected), ""])
+        noted = [number for number, result in enumerate(expected, start=1) if result.note]
+        assert errors.startswith(f"line {noted[0]}: the output is empty") if noted else errors == ""
+        assert errors.count("\n") == bool(noted)
 
 
 def test_several_runs_translate_as_an_ensemble(translated):
@@ -53,7 +54,7 @@ def test_refused_lines_are_empty_and_named_with_their_reasons(translated):
     code, output, errors = translated(b"4 8\n1 x\n\xff\n2 3\n")
     assert code == 1
     assert output == translated(b"4 8\n\n\n2 3\n")[1]
-    first, second = errors.splitlines()
+    first, second, *_ = errors.splitlines()
     assert first.startswith("line 2: 'x' at position 2 is not one of 0 1 2")
     assert second == "line 3: byte 1 is not UTF-8"
 
@@ -69,13 +70,14 @@ def test_json_has_every_line_with_its_problem_and_nothing_else_is_printed(transl
     assert (code, errors) == (1, plain[2])
     said = json.loads(output)
     assert said["run"] == "done"
-    assert said["strategy"] == Beam(beam_size=BEAM_SIZE).model_dump()
+    assert said["strategy"] == Greedy().model_dump()
     assert [each["line"] for each in said["lines"]] == [1, 2, 3, 4, 5]
     assert [each["output"] for each in said["lines"]] == plain[1].splitlines()
     problems = [each["problem"] for each in said["lines"]]
     assert problems[:2] == [None, None]
     assert problems[2].startswith("'x' at position 2")
     assert problems[3:] == ["byte 1 is not UTF-8", None]
+    assert all(not each["note"] or not each["output"] for each in said["lines"])
     assert json.loads(translated(b"", "--json")[1])["lines"] == []
 
 

@@ -2,6 +2,7 @@
 
 import torch
 
+from core.generation.reading import read_input
 from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import Task
@@ -17,7 +18,7 @@ def encode_source(model: Seq2Seq, task: Task, text: str, *, room: int = 0) -> to
     Raises:
         InputError: the text is not valid for the task, or too long for the model.
     """
-    ids = task.src_vocab.encode(task.tokenize(text))
+    ids = read_input(model, task, text).ids
     if len(ids) + 2 + room > model.max_seq_len:
         raise InputError(f"input has {len(ids)} tokens; here at most {model.max_seq_len - 2 - room} can be read")
     return torch.tensor([[BOS_ID, *ids, EOS_ID]])

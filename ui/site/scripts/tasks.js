@@ -2,7 +2,7 @@
 // that the site trains. A test compares them with the program's.
 
 import { Problem } from "./problem.js";
-import { splitText } from "./subwords.js";
+import { checkKnown, splitText } from "./subwords.js";
 
 /** Split typed text into the tokens of a task; throws a Problem that says what is wrong with it. */
 export function tokenize(facts, text) {
@@ -12,7 +12,10 @@ export function tokenize(facts, text) {
   if (tokens.length + 2 > model.max_seq_len) {
     throw new Problem("The input has " + tokens.length + " tokens, " + (tokens.length + 2) + " with <BOS> and <EOS>; this model reads " + model.max_seq_len + ".");
   }
-  if (task.reads === "subwords") return tokens;
+  if (task.reads === "subwords") {
+    checkKnown(tokens);
+    return tokens;
+  }
   const known = source_tokens.slice(first_symbol);
   return tokens.map((token, at) => {
     if (known.includes(token)) return token;
