@@ -6,6 +6,7 @@
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import pairwise, zip_longest
 from pathlib import Path
 
@@ -92,6 +93,7 @@ def report(name: str, outputs: Sequence[str], sources: Sequence[str], references
     print(f"{name:28}{len(outputs):6}  " + "  ".join(f"{key} {value:5.2f}" for key, value in figures.items()))
 
 
+@cache
 def _trigrams(text: str) -> frozenset[str]:
     """Return the character trigrams of a text in lower case, with two spaces at both ends."""
     padded = f"  {text.casefold()}  "

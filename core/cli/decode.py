@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from core.cli.arguments import format_strategy, strategy_from
-from core.generation import GREEDY
-from core.interpret.inspection import Inspection, Step
+from core.interpret.inspection import SURENESS, Inspection, Step
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Runs
 from core.storage.errors import InputError
@@ -34,8 +33,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"expected  {text(seen.expected)}")
     if seen.note:
         print(f"note      {seen.note}")
-    if strategy != GREEDY:
-        print(f"strategy  {format_strategy(strategy)}")
+    if seen.is_unsure is not None:
+        print(f"{'unsure' if seen.is_unsure else 'sure':8}  {SURENESS[seen.is_unsure]}")
+    print(f"strategy  {format_strategy(strategy)}")
     if trained.interventions:
         print(f"heads     {trained.interventions}")
     for rank, answer in enumerate(seen.hypotheses, start=1):
@@ -76,6 +76,7 @@ def as_json(seen: Inspection) -> dict:
         "correct": seen.correct,
         "stopped": seen.stopped,
         "note": seen.note,
+        "unsure": seen.is_unsure,
         "strategy": seen.strategy.model_dump(),
         "ablate": [str(head) for head in interventions.ablated] if interventions else [],
         "ablate_with": interventions.ablation if interventions and interventions.ablated else None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 import torch.nn.functional as F
 
+from core.evaluation.confidence import confidence_threshold
 from core.evaluation.metrics import METRICS, measure_metrics
 from core.evaluation.outputs import decode_padded
 from core.evaluation.passes import MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
@@ -31,6 +32,8 @@ class Evaluation:
             as many steps as the reference has; None if it was not measured.
         bleu, chrf: of the same outputs as ``exact_match``, 0-100, see ``TranslationQuality``; None if the task is not
             a translation, or they were not measured.
+        confidence_threshold: see ``core.evaluation.confidence``; None if few outputs are correct, or if it was not
+            measured.
         metrics: metrics of plugins by name, of the same outputs; without those that were not measured.
     """
 
@@ -41,6 +44,7 @@ class Evaluation:
     free_running_loss: float | None = None
     bleu: float | None = None
     chrf: float | None = None
+    confidence_threshold: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -128,7 +132,12 @@ def evaluate(
     # An output that has not ended after the reference's last step is wrong whatever follows.
     outputs = decode_padded(model, pairs, strategy=strategy, max_steps=pairs.tgt_out.shape[1])
     evaluation = Evaluation(
-        len(pairs), scores.loss, scores.token_accuracy, outputs.exact_match, scores.free_running_loss
+        len(pairs),
+        scores.loss,
+        scores.token_accuracy,
+        outputs.exact_match,
+        scores.free_running_loss,
+        confidence_threshold=confidence_threshold(outputs) if strategy == GREEDY else None,
     )
     if task is None or not (task.bleu_tokenizer or METRICS):
         return evaluation

@@ -13,7 +13,7 @@ from core.evaluation.translation_quality import (
     reference_texts,
     score_translations,
 )
-from core.generation import GREEDY, Strategy, generate
+from core.generation import GREEDY, GenerationResult, Strategy, generate
 from core.models import Seq2Seq
 from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import EOS_ID, PAD_ID
@@ -26,26 +26,30 @@ class Outputs:
     Attributes:
         pairs: the sources, N of them, and their references.
         tokens: (N, T) int64, the output for each source, EOS included, PAD after it.
+        log_probs: (N, T) float, log-probability of each token in the distribution it was chosen from, nats; 0 for PAD.
     """
 
     pairs: Batch
     tokens: torch.Tensor
+    log_probs: torch.Tensor
 
     @staticmethod
-    def from_parts(pairs: Batch, parts: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> "Outputs":
+    def from_parts(pairs: Batch, parts: "Iterable[tuple[torch.Tensor, GenerationResult | Outputs]]") -> "Outputs":
         """Put outputs in the order of their pairs.
 
         Args:
             pairs: all pairs.
-            parts: indices (K,) int64 of some pairs and the tokens (K, T) int64 decoded from them; together, the parts
-                hold every pair once.
+            parts: indices (K,) int64 of some pairs and what was decoded from them; together, the parts hold every pair
+                once.
         """
         parts = list(parts)
-        width = max((tokens.shape[1] for _, tokens in parts), default=0)
-        joined = pairs.src.new_full((len(pairs), width), PAD_ID)
-        for indices, tokens in parts:
-            joined[indices, : tokens.shape[1]] = tokens
-        return Outputs(pairs, joined)
+        width = max((part.tokens.shape[1] for _, part in parts), default=0)
+        tokens = pairs.src.new_full((len(pairs), width), PAD_ID)
+        log_probs = torch.zeros(len(pairs), width, device=pairs.device)
+        for indices, part in parts:
+            tokens[indices, : part.tokens.shape[1]] = part.tokens
+            log_probs[indices, : part.tokens.shape[1]] = part.log_probs.float()
+        return Outputs(pairs, tokens, log_probs)
 
     @property
     def is_exact(self) -> torch.Tensor:
@@ -56,6 +60,11 @@ class Outputs:
     def exact_match(self) -> float:
         """Share of outputs that equal their references, EOS included, 0-1."""
         return int(self.is_exact.sum()) / len(self.pairs)
+
+    @property
+    def mean_log_probs(self) -> torch.Tensor:
+        """(N,) float: mean log-probability of an output's tokens, EOS included, nats."""
+        return self.log_probs.sum(dim=1) / (self.tokens != PAD_ID).sum(dim=1).clamp(min=1)
 
     def texts(self, task: Task) -> list[str]:
         """Return the outputs as text; see ``core.evaluation.translation_quality.answer_text``."""
@@ -91,7 +100,7 @@ def decode_padded(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREEDY, 
         return Outputs.from_parts(
             pairs,
             [
-                (rows, generate(model, pairs.src[rows], max_steps=max_steps, strategy=strategy).tokens)
+                (rows, generate(model, pairs.src[rows], max_steps=max_steps, strategy=strategy))
                 for rows in torch.arange(len(pairs), device=pairs.device).split(batch_size)
             ],
         )
@@ -112,7 +121,7 @@ def decode_unpadded(
     return Outputs.from_parts(
         pairs,
         (
-            (indices, decode_padded(model, batch, strategy=strategy, max_steps=longest).tokens)
+            (indices, decode_padded(model, batch, strategy=strategy, max_steps=longest))
             for indices, batch in unpadded_batches(pairs)
         ),
     )

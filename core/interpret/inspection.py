@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, generate, sequence_log_prob
+from core.generation.reading import read_input
 from core.models import AttentionMaps, Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import Batch, Task
-from core.text.vocab import BOS, BOS_ID, EOS, EOS_ID, UNK
+from core.text.vocab import BOS, BOS_ID, EOS, EOS_ID
 
 if TYPE_CHECKING:  # decoding on the command line needs neither
     from core.interpret.head_scores import HeadScore
     from core.interpret.interventions import Interventions
 
 NUM_CANDIDATES = 5
+
+
+SURENESS = {
+    True: "its tokens are less probable on average than in nine of ten correct validation answers",
+    False: "its tokens are as probable on average as in nine of ten correct validation answers",
+}
+"""What is known about an answer, by ``Inspection.is_unsure``."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,8 @@ class Inspection:
         scored: the data from which ``scores`` is computed when it is read.
         hypotheses: the best of a beam search, the answer first; empty for other strategies.
         tree: all nodes of a beam search, parents before their children; empty for other strategies.
+        confidence_threshold: mean log-probability per token that nine in ten of the model's correct outputs reach, see
+            ``core.evaluation.confidence``; None if it is not known for these weights and this strategy.
     """
 
     symbols: list[str]
@@ -102,6 +112,7 @@ class Inspection:
     interventions: "Interventions | None" = None
     hypotheses: tuple[RankedHypothesis, ...] = ()
     tree: tuple[TreeNode, ...] = ()
+    confidence_threshold: float | None = None
     scored: tuple[Task, Batch, GenerationResult] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
@@ -115,6 +126,13 @@ class Inspection:
     def correct(self) -> bool | None:
         """Whether the model produced EOS after exactly the expected output; None without a reference."""
         return None if self.expected is None else self.stopped and self.output == self.expected
+
+    @property
+    def is_unsure(self) -> bool | None:
+        """Whether the mean log-probability of the answer's tokens is below the threshold; None if it is not known."""
+        if self.confidence_threshold is None or not self.steps:
+            return None
+        return self.log_prob / len(self.steps) < self.confidence_threshold
 
     @property
     def text(self) -> str:
@@ -169,11 +187,9 @@ def inspect(
         InputError: the text or the prefix is not valid for the task or too long for the model, or an intervention
             names a head that the model does not have.
     """
-    typed = task.tokenize(text)
-    model.check_input_length(len(typed))
-    ids = task.src_vocab.encode(typed)
-    symbols = task.src_vocab.decode(ids)
-    src = torch.tensor([[BOS_ID, *ids, EOS_ID]], device=model.device)
+    reading = read_input(model, task, text)
+    symbols = reading.symbols
+    src = torch.tensor([[BOS_ID, *reading.ids, EOS_ID]], device=model.device)
     forced = _read_prefix(task, prefix, model.max_seq_len)
     started = time.perf_counter()
     with interventions.applied_to(model) if interventions else nullcontext():
@@ -204,7 +220,7 @@ def inspect(
         sources=task.produced_alignment(symbols, _without_eos(tokens)),
         log_prob=log_prob,
         seconds=seconds,
-        note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),
+        note="; ".join(filter(None, [reading.note, task.note(symbols)])),
         scored=(task, Batch(src, src), decoded),
     )
 
@@ -266,8 +282,3 @@ def _nearest(output: list[str], references: list[list[str]]) -> list[str] | None
 
 def _without_eos(tokens: list[str]) -> list[str]:
     return [token for token in tokens if token != EOS]
-
-
-def _unknown_note(typed: list[str], symbols: list[str]) -> str:
-    unknown = dict.fromkeys(word[:20] for word, read in zip(typed, symbols, strict=True) if word != read)
-    return f"not in the vocabulary, read as {UNK}: {', '.join(unknown)}" if unknown else ""

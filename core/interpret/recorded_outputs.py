@@ -50,13 +50,13 @@ def decode_recorded(model: Seq2Seq, task: Task, pairs: Batch, *, only_recorded: 
         for indices, chunk in recordable_chunks(model, scored) if len(recorded) else ():
             result = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
             table = step_table(task, chunk, result)
-            parts.append((indices, result.tokens))
+            parts.append((indices, result))
             steps.append(table.assign(sequence=indices.cpu().numpy()[table.sequence]))
     if only_recorded:
         pairs = recorded
     else:
         others = torch.arange(len(recorded), len(pairs), device=pairs.device)
-        parts.append((others, decode_unpadded(model, pairs[others]).tokens))
+        parts.append((others, decode_unpadded(model, pairs[others])))
     return RecordedOutputs(
         Outputs.from_parts(pairs, parts), pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
     )

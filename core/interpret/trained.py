@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from core.config import Preset
 from core.generation import GREEDY, Strategy
+from core.generation.reading import read_input
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq
@@ -37,8 +38,8 @@ class Trained:
         preset: the preset that the run was started with.
         task: the preset's task, with its vocabularies and data.
         model: the model with the weights loaded, in evaluation mode, on the CPU.
-        facts: metadata saved with the weights: step, validation_loss, exact_match, quality of translations, preset,
-            provenance; empty unless "best".
+        facts: metadata saved with the weights: step, validation_loss, exact_match, quality of translations,
+            confidence_threshold, preset, provenance; empty unless "best".
         interventions: applied in every method but ``patch``; none of them leaves the model as it was trained.
     """
 
@@ -59,6 +60,12 @@ class Trained:
     def heads(self) -> tuple[str, ...]:
         """The names of all attention heads: block, layer and head, from 1, as ``cross.2.1``."""
         return tuple(str(head) for head in self.model.heads)
+
+    @property
+    def confidence_threshold(self) -> float | None:
+        """See ``core.evaluation.confidence``; None if it was not measured for these weights."""
+        threshold = self.facts.get("confidence_threshold")
+        return threshold if isinstance(threshold, float) else None
 
     def with_pairs(self, pairs: Path) -> "Trained":
         """Return this model with the pairs of a file to measure it on, if it is published without them.
@@ -84,7 +91,12 @@ class Trained:
         Raises:
             InputError: the task cannot read the text, or it is too long for the model.
         """
-        return inspect(self.model, self.task, text, strategy=strategy, prefix=prefix, interventions=self.interventions)
+        decoded = inspect(
+            self.model, self.task, text, strategy=strategy, prefix=prefix, interventions=self.interventions
+        )
+        # The threshold is that of outputs which the unchanged model chooses
+        is_comparable = strategy.kind in ("greedy", "beam") and not prefix.strip() and not self.interventions
+        return replace(decoded, confidence_threshold=self.confidence_threshold) if is_comparable else decoded
 
     def attention(self, text: str, *, strategy: Strategy = GREEDY) -> "dict[str, pd.DataFrame]":
         """Decode an input and return each head's attention weights, by the head's name.
@@ -188,4 +200,4 @@ class Trained:
         return self.interventions.applied_to(self.model) if self.interventions else nullcontext()
 
     def _symbols(self, text: str) -> list[str]:
-        return self.task.src_vocab.decode(self.task.src_vocab.encode(self.task.tokenize(text)))
+        return read_input(self.model, self.task, text).symbols

@@ -55,6 +55,7 @@ class WeightsFacts(BaseModel):
     validation_loss: Annotated[float, Field(ge=0)] | None  # None if it was not measured
     exact_match: Annotated[float, Field(ge=0, le=1)] | None
     quality: RunQuality | None = None
+    confidence_threshold: Annotated[float, Field(le=0)] | None = None
     preset: Annotated[str, Field(max_length=64 * 1024)]
     subwords: Annotated[str, Field(max_length=MAX_SUBWORD_BYTES)] | None = None
     provenance: Provenance = ()

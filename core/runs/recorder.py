@@ -293,6 +293,8 @@ def _facts(event: EvaluationEvent, state: TrainingState, provenance: Provenance)
         "preset": preset_to_yaml(state.preset),
         "provenance": [session.model_dump(mode="json") for session in provenance],
     }
+    if event.evaluation.confidence_threshold is not None:
+        facts["confidence_threshold"] = event.evaluation.confidence_threshold
     if quality := run_quality(event.evaluation, state.task):
         facts["quality"] = quality.model_dump()
     if state.task.subwords:

@@ -4,23 +4,29 @@ import torch
 
 from core.evaluation.accuracy import evaluate
 from core.evaluation.outputs import Outputs, decode_padded, decode_unpadded
-from core.generation import generate
+from core.generation import GenerationResult, generate
 from core.tasks import Batch, build_task, fixed_pairs
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from tests.support.decodes import counted_decodes
 from tests.support.scripted_models import gru, transformer
 
 
+def decoded(tokens: list[list[int]], log_probs: list[list[float]]) -> GenerationResult:
+    of_steps = torch.empty(*torch.tensor(tokens).shape, 0)
+    return GenerationResult(torch.tensor(tokens), of_steps.long(), of_steps, None, torch.tensor(log_probs))
+
+
 def test_parts_are_put_in_the_order_of_their_pairs_and_padded_to_the_longest():
     src = torch.tensor([[BOS_ID, number, EOS_ID] for number in (4, 5, 6)])
     parts = [
-        (torch.tensor([2, 0]), torch.tensor([[6, EOS_ID], [4, EOS_ID]])),
-        (torch.tensor([1]), torch.tensor([[5, 5, EOS_ID]])),
+        (torch.tensor([2, 0]), decoded([[6, EOS_ID], [4, EOS_ID]], [[-1.0, -2.0], [-3.0, -5.0]])),
+        (torch.tensor([1]), decoded([[5, 5, EOS_ID]], [[-1.0, -1.0, -4.0]])),
     ]
     outputs = Outputs.from_parts(Batch(src, src), parts)
     assert outputs.tokens.tolist() == [[4, EOS_ID, PAD_ID], [5, 5, EOS_ID], [6, EOS_ID, PAD_ID]]
     assert outputs.is_exact.tolist() == [True, False, True]
     assert outputs.exact_match == 2 / 3
+    assert outputs.mean_log_probs.tolist() == [-4.0, -2.0, -1.5]
 
 
 def test_each_pair_is_decoded_once_as_if_alone_and_the_mode_is_kept(tiny):

@@ -125,7 +125,8 @@ def run_lab(folder: RunFolder, cache: Path) -> Lab:
             "bytes": np.dtype(dtype).itemsize,
             "widths": [held_out.src.shape[1], held_out.tgt.shape[1]],
             "test": len(held_out),
-        }
+        },
+        "confidence_threshold": loaded.confidence_threshold,
     }
     return Lab(facts, files, _record_of(run))
 

@@ -176,6 +176,8 @@ def decode(
     message = f"Decoded with {current.title} ({loaded.kind} weights, after {loaded.step} training steps)"
     message += f", {interventions}" if interventions else ""
     message += f". Steps and attention are those of “{_shortened(text)}”" if results else ""
+    if description := loaded.preset.description:
+        message += f". Its task: {description}"
     block = current.source_block
     heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
     return current, _EMPTY | {

@@ -40,6 +40,14 @@ export function mount({ element, trigger, props, watch }) {
     setText(verdict, known ? texts[value.correct ? 0 : 1] : "");
   }
 
+  /** Say whether the answer is as probable as the model's correct ones; nothing where that was not measured. */
+  function showSureness({ unsure }) {
+    part("sureness").hidden = unsure == null;
+    part("sureness").className = "sureness " + (unsure ? "unsure" : "muted");
+    setText(part("sureness"), (unsure ? "Unsure: its tokens are less probable on average than" : "Its tokens are as probable on average as")
+      + " in nine of ten of the model’s correct validation answers.");
+  }
+
   /** Show the note from Python, whether EOS is missing, and the decoding time. */
   function showNote(value) {
     const remarks = [
@@ -105,6 +113,7 @@ export function mount({ element, trigger, props, watch }) {
     setText(part("expected-name"), texts ? "reference" : "expected");
     if (expected && texts) showSentence(part("expected"), texts.expected);
     else if (expected) showTiles(part("expected"), expected, null);
+    showSureness(value);
     showNote(value);
     showRibbon(value.record ?? null, { probabilities: value.steps?.map(({ probability }) => probability) });
     const hypotheses = value.n_best ?? [];

@@ -2,7 +2,7 @@
 
 import { EOS, UNK } from "./model.js";
 import { meanMass, packed, withoutEos } from "./snapshots.js";
-import { inWords, wordsOf } from "./subwords.js";
+import { inWords, noteOn, wordsOf } from "./subwords.js";
 import { solve, tokenize } from "./tasks.js";
 
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
@@ -41,12 +41,13 @@ export async function decodeText(model, text, ablated = []) {
 }
 
 /** The value of the component "answer", with a record of `recordOf` for the ribbon. */
-export function answerValue(facts, { texts = null, symbols, output, expected, correct, stopped, milliseconds, tokens, produced, probabilities }, record) {
+export function answerValue(facts, { texts = null, symbols, output, expected, correct, stopped, milliseconds, tokens, produced, probabilities, ablated }, record) {
   const best = (row) => row.map((probability, id) => ({ token: facts.target_tokens[id], probability }))
     .sort((a, b) => b.probability - a.probability).slice(0, CANDIDATES);
   const logProb = tokens.reduce((sum, id, step) => sum + Math.log(probabilities[step][id]), 0);
   return {
-    texts, input: symbols, output, expected, correct, stopped, note: "", milliseconds, log_prob: logProb, n_best: [], record,
+    texts, input: symbols, output, expected, correct, stopped, note: texts ? noteOn(symbols) : "", milliseconds, log_prob: logProb, n_best: [], record,
+    unsure: facts.confidence_threshold == null || ablated.length ? null : logProb / tokens.length < facts.confidence_threshold,
     steps: tokens.map((id, step) => ({
       token: produced[step], read: step ? produced[step - 1] : BOS_TOKEN, probability: probabilities[step][id], forced: false, candidates: best(probabilities[step]),
     })),
