@@ -28,6 +28,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 LAPTOP, SCREEN = {"width": 1366, "height": 768}, {"width": 1920, "height": 1080}
+XGA = {"width": 1024, "height": 768}
 STEP = ".run_bar .steps"
 # What is entirely inside the viewport, as text or as the pixels of a canvas, by name.
 IN_VIEW = """() => {
@@ -47,6 +48,12 @@ IN_VIEW = """() => {
     weights: all(bench + ".answers-when").map((node) => node.textContent).join(),
     heads: all(bench + ".map canvas").map((node) => node.toDataURL()),
   };
+}"""
+
+# Whether all maps of heads are at least so many pixels wide.
+MAPS_OF_WIDTH = """(least) => {
+  const maps = [...document.querySelectorAll("#bench-view .map canvas")];
+  return maps.length === 8 && maps.every((map) => map.clientWidth >= least);
 }"""
 
 # The mean brightness of a canvas, 0 to 255.
@@ -221,6 +228,37 @@ def test_a_translation_is_measured_by_bleu_and_chrf(translations: list[str], pag
     expect(bench.locator(".accuracy-title")).to_have_text("Accuracy")
 
 
+@pytest.mark.parametrize(("size", "least"), [(LAPTOP, 96), (SCREEN, 150), (XGA, 80), (PHONE, 60)])
+def test_the_heads_have_the_most_room(page: Page, size: dict, least: int):
+    page.set_viewport_size(size)
+    open_tab(page, "Train")
+    page.wait_for_function(MAPS_OF_WIDTH, arg=least)
+    names = ("heads", "loss", "accuracy", "answers")
+    boxes = {name: page.locator(f"#bench-view .{name}-panel").bounding_box() for name in names}
+    area = {name: box["width"] * box["height"] for name, box in boxes.items() if box}
+    if size["width"] > 700:  # a phone shows one under the other
+        assert area["answers"] < area["heads"] / 3
+    for name in ("loss", "accuracy"):
+        box, plot = boxes[name], page.locator(f"#bench-view .{name}-plot canvas").bounding_box()
+        assert box
+        assert plot
+        assert box["y"] + box["height"] - plot["y"] - plot["height"] <= 12  # nothing blank under a chart
+
+
+def test_the_charts_name_their_axis_and_show_values_in_place_of_the_legend(page: Page):
+    open_tab(page, "Train")
+    chart, panel = page.locator("#bench-view .loss-plot .chart-plot"), page.locator("#bench-view .loss-panel")
+    keys = panel.locator(".keys").bounding_box()
+    chart.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(panel.locator(".chart-announced")).to_have_text(re.compile("^training step "))
+    expect(panel.locator(".reading")).to_have_text(re.compile("^step "))
+    reading = panel.locator(".reading").bounding_box()
+    assert keys
+    assert reading
+    assert (reading["x"], reading["y"]) == (keys["x"], keys["y"])
+
+
 @pytest.mark.slow
 def test_any_block_layer_and_input_can_be_watched_and_a_head_opens(page: Page):
     open_tab(page, "Train")
@@ -232,7 +270,8 @@ def test_any_block_layer_and_input_can_be_watched_and_a_head_opens(page: Page):
     page.get_by_label("Layer", exact=True).select_option("layer 2")
     expect(maps).to_have_count(4)
     page.locator("#bench-view").get_by_label("Input").select_option(index=1)
-    expect(page.locator("#bench-view .pair")).to_contain_text("3 3 7 4 →")
+    expect(page.locator("#bench-view .input option:checked")).to_have_text("3 3 7 4")
+    expect(page.locator("#bench-view .pair-text")).to_have_text("→ 4 7 3 3")
     page.get_by_role("button", name="encoder self attention, layer 2, head 3: open").click()
     expect(page.locator("#viewer .title")).to_contain_text("Encoder self-attention, layer 2 of 2, head 3")
 

@@ -100,7 +100,7 @@ def build_input() -> InputRow:
 def build() -> DecodeTab:
     """Build the tab; the page connects it, because a decode also updates the tab Look inside."""
     with gr.Row(elem_id="decode-columns"):
-        with gr.Column(scale=5, min_width=320):
+        with gr.Column(scale=5, min_width=560):
             interventions = answer_comparison(elem_id="decode-edited")
             translated = translations()
             output = answer()

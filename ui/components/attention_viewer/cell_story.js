@@ -47,7 +47,7 @@ function story(shown, inNumbers) {
           make("th", { scope: "row" }, label), ...numbers.map((each) => make("td", {}, formatNumber(each))), make("td", {}, end ?? ""))))));
     }
     return make("div", { class: "strips" }, ...known.flatMap(([label, numbers, end]) => [
-      make("span", { class: "strip-label" }, label),
+      make("span", { class: "strip-label", title: label }, label),
       makeStrip(numbers, most, label),
       make("span", { class: "strip-end" }, end ?? ""),
     ]));

@@ -21,7 +21,7 @@ function vectorsOf({ name, rows }, tokens, width, inNumbers) {
         make("th", { scope: "row" }, visibleToken(tokens[at])), ...row.map((each) => make("td", {}, formatNumber(each)))))))));
   }
   return section(title, make("div", { class: "strips" }, ...rows.flatMap((row, at) => [
-    make("span", { class: "strip-label" }, visibleToken(tokens[at])),
+    make("span", { class: "strip-label", title: visibleToken(tokens[at]) }, visibleToken(tokens[at])),
     makeStrip(row, most, visibleToken(tokens[at])),
     make("span", { class: "strip-end" }, "length " + formatNumber(Math.hypot(...row.map((each) => each ?? 0)))),
   ])));
@@ -45,7 +45,7 @@ function patternsOf(patterns) {
 
 function answersOf(rows, tokens, isSource) {
   return section(isSource ? "The most likely tokens at each position" : "The most likely next tokens, step by step", make("div", { class: "answers" }, ...rows.map((row, at) => make("div", { class: "chips" },
-    make("span", { class: "strip-label" }, (isSource ? "at " : "after ") + visibleToken(tokens[at])),
+    make("span", { class: "strip-label", title: visibleToken(tokens[at]) }, (isSource ? "at " : "after ") + visibleToken(tokens[at])),
     ...row.map(({ token, logit, probability }, best) => make("span", { class: best ? "chip" : "chip win" }, make("b", {}, visibleToken(token)),
       " " + formatPercent(probability), make("span", { class: "muted" }, " logit " + formatNumber(logit))))))));
 }

@@ -9,8 +9,9 @@ import { headsOf } from "../../web/maps.js";
 import { openHead } from "../../web/navigation.js";
 import { feed, isActive, select, selection, shownStep } from "../../web/run_feed.js";
 
-const SIDE = { least: 26, most: 132 }; // pixels of a map
-const FEW_HEADS = 3; // a layer
+const SIDE = { least: 26, most: 280 }; // pixels of a map
+const LAYER_NAME = 64; // pixels beside a layer's maps
+const CELL = { more: 14, least: 64, long: 92 }; // pixels: around a map; before the layer wraps; for "head 1 · 0.97" in its name
 const LABEL_HEIGHT = 28; // pixels of a head's name with its margins
 const MARK_HEIGHT = 15; // of the word under it
 const REPLAY_MS = { all: 8000, least: 120, most: 400 };
@@ -79,18 +80,24 @@ export function headsPanel(element, part) {
     return maps;
   }
 
-  /** The side of a map so that all of them fit; layers with few heads are in two columns. */
-  function sideOf(rows) {
+  /** The largest maps that fit: in one or two columns of layers, { side, columns, perRow: heads in a row, cell: its width }. */
+  function sizesOf(rows) {
     const box = part("maps");
     const most = Math.max(...rows.map(({ heads }) => heads.length));
-    const columns = rows.length > 2 && most <= FEW_HEADS ? 2 : 1;
-    box.classList.toggle("two-columns", columns === 2);
-    const wide = (box.clientWidth / columns - 72) / most - 18;
-    const isPhone = getComputedStyle(box).overflowY === "visible";
+    const grows = getComputedStyle(box).overflowY === "visible"; // the page scrolls, not the maps
+    const beside = grows && innerWidth <= 700 ? 0 : LAYER_NAME;
     const isMarked = rows.some((row) => row.heads.some(({ head }) => markOf(feed.shown, row, head)));
     const label = LABEL_HEIGHT + (isMarked ? MARK_HEIGHT : 0);
-    const high = isPhone ? SIDE.most : (box.clientHeight - 8) / Math.ceil(rows.length / columns) - label - 6;
-    return Math.floor(Math.max(SIDE.least, Math.min(SIDE.most, wide, high)));
+    const sizes = [1, 2].map((columns) => {
+      const wide = (box.clientWidth - 6 * (columns - 1)) / columns - beside;
+      let perRow = most;
+      while (perRow > 2 && wide / perRow < CELL.least) perRow = Math.ceil(perRow / 2);
+      const lines = Math.ceil(rows.length / columns) * Math.ceil(most / perRow);
+      const high = grows ? SIDE.most : (box.clientHeight - 8) / lines - label - 8;
+      const side = Math.floor(Math.max(SIDE.least, Math.min(SIDE.most, wide / perRow - CELL.more, high)));
+      return { side, columns, perRow, cell: wide / perRow };
+    });
+    return rows.length > 1 && sizes[1].side > sizes[0].side ? sizes[1] : sizes[0];
   }
 
   function drawMaps() {
@@ -100,7 +107,9 @@ export function headsPanel(element, part) {
     const manyBlocks = Object.keys(snapshot.maps).length > 1;
     const key = rows.map((row) => [row.block, row.layer, row.heads.length]).join(" ") + manyBlocks;
     if (grid.key !== key) grid = { key, maps: makeGrid(rows, manyBlocks) };
-    const side = sideOf(rows);
+    const { side, columns, perRow, cell } = sizesOf(rows);
+    part("maps").classList.toggle("two-columns", columns === 2);
+    part("maps").style.setProperty("--columns", perRow);
     const scored = rows.flatMap((row) => row.heads.map(({ head }) => scoreOf(snapshot, row, head))).filter((score) => score !== null);
     const best = scored.length > 1 ? Math.max(...scored) : null;
     for (const map of grid.maps) {
@@ -108,7 +117,7 @@ export function headsPanel(element, part) {
       const { weights } = row.heads.find((each) => each.head === map.head);
       const score = scoreOf(snapshot, row, map.head);
       drawThumbnail(map.canvas, weights, side);
-      setText(map.name, (side < 52 ? String(map.head) : "head " + map.head) + (score === null ? "" : " · " + score.toFixed(2)));
+      setText(map.name, (cell < CELL.long ? String(map.head) : "head " + map.head) + (score === null ? "" : " · " + score.toFixed(2)));
       const mark = markOf(snapshot, row, map.head);
       setText(map.mark, mark);
       map.mark.hidden = !mark;
@@ -202,18 +211,18 @@ export function headsPanel(element, part) {
   part("input").addEventListener("change", () => select({ input: Number(part("input").value) }));
   part("scrubber").addEventListener("input", () => { stopReplay(); go(Number(part("scrubber").value)); });
   part("replay").addEventListener("click", toggleReplay);
-  onAppearanceChange(element, redraw);
+  onAppearanceChange(part("maps"), redraw);
 
   return () => {
     const snapshot = feed.shown;
     const hasMaps = Boolean(snapshot?.blocks.length);
     part("heads-hint").hidden = hasMaps;
-    part("maps").hidden = part("legend").hidden = part("selects").hidden = !hasMaps;
+    part("maps").hidden = part("legend").hidden = part("selects").hidden = part("pair").hidden = !hasMaps;
     setText(part("heads-hint"), hasMaps ? "" : emptyText(snapshot));
     showScrubber();
-    if (!hasMaps) return setText(part("pair"), "");
+    if (!hasMaps) return undefined;
     const answer = snapshot.answers[snapshot.input];
-    setText(part("pair"), sourceText(answer) + " → " + outputText(answer));
+    setText(part("pair-text"), (snapshot.answers.length < 2 ? sourceText(answer) + " " : "") + "→ " + outputText(answer));
     setText(part("legend"), legendText(snapshot));
     showSelects(snapshot);
     if (drawn === snapshot) return undefined;

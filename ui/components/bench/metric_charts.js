@@ -37,7 +37,7 @@ export function metricCharts(element, part) {
     const box = part(name + "-plot");
     const reading = box.parentElement.querySelector(".reading");
     return makeChart(box, {
-      group: GROUP, legend: false, xLabel: "", format: tickText,
+      group: GROUP, legend: false, xLabel: "training step", format: tickText,
       onCursor: (step, values) => setText(reading, step == null ? "" : "step " + step + ": " + readText(name, values)),
       ...options,
     });

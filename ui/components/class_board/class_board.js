@@ -30,6 +30,9 @@ function makeView(element, server, pick) {
   const line = make("div", { class: "lab-component lab-class_board seat", role: "region", "aria-label": "Class", hidden: true });
   document.querySelector(".gradio-container").append(dialog);
   document.querySelector("#main").before(line); // it scrolls away: below the bar, it would cover the tabs
+  new ResizeObserver(() => { // the settings and the bench are that much lower
+    document.documentElement.style.setProperty("--seat", line.offsetHeight + "px");
+  }).observe(line);
 
   const problem = make("p", { class: "problem bad", role: "alert" });
   const body = make("div", { class: "body" });

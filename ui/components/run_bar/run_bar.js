@@ -54,6 +54,7 @@ export function mount({ element, trigger, props, server, watch }) {
     const { run, latest } = feed;
     const active = isActive();
     setText(part("title"), latest?.title ?? (run ? "…" : feed.loading ? "Loading …" : "Choose a run"));
+    part("run").title = latest ? latest.title + ", " + latest.task : ""; // neither always has room
     setText(part("task"), latest ? latest.task : "");
     part("dot").className = "dot " + (active ? "training" : latest?.status === "failed" ? "failed" : "");
     part("state").hidden = !latest;
@@ -63,6 +64,7 @@ export function mount({ element, trigger, props, server, watch }) {
     part("resume").hidden = !latest?.resumable;
     if (!latest) return;
     setText(part("status"), latest.status === "training" ? "" : statusText(latest));
+    part("status").title = part("status").textContent;
     part("progress").hidden = part("steps").hidden = part("rate").hidden = latest.status === "finished";
     part("progress").max = Math.max(1, latest.steps);
     part("progress").value = latest.step;
