@@ -12,7 +12,7 @@ from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT, Runs
 from core.text.pieces import word_groups, word_names
 from core.text.vocab import BOS, EOS
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, new_context
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, new_context, open_tab
 from tests.serving import SHIPPED, TRANSLATOR
 
 pytestmark = [
@@ -182,6 +182,41 @@ def test_the_ribbon_is_saved_as_png_and_svg(opened: tuple[Page, str], tmp_path: 
     words = texts(ribbon.locator(".word"))
     assert all(f">{word}</text>" in content.decode() for word in words)
     assert content.count(b"<path") == ribbon.locator("path").count()
+
+
+def test_the_bench_draws_a_translators_lines_and_its_maps_on_request(opened: tuple[Page, str]):
+    page, run = opened
+    open_tab(page, "Train")
+    heads = page.locator("#bench-view .heads-panel")
+    drawing = heads.get_by_label("What is drawn")
+    expect(drawing).to_have_value("lines" if run == TRANSLATOR else "maps")
+    for choice in ("lines", "maps"):
+        drawing.select_option(choice)
+        expect(heads.locator(".maps")).to_be_visible(visible=choice == "maps")
+        expect(heads.locator(".lines")).to_be_visible(visible=choice == "lines")
+        if choice == "lines":
+            expect(heads.locator(".lines path").first).to_be_attached()
+            heads.get_by_label("Input", exact=True).select_option(index=1)
+            source = heads.get_by_label("Input", exact=True).locator("option").nth(1).text_content() or ""
+            words = heads.locator(".lines .source .word")
+            expect(words.last).to_have_text("." if run == TRANSLATOR else source.split()[-1])
+            expect(words.first).to_have_text(source.split()[0])
+    open_tab(page, "Decode")
+
+
+def test_look_inside_draws_the_lines_of_the_open_head(opened: tuple[Page, str]):
+    page, _ = opened
+    open_tab(page, "Look inside")
+    viewer = page.locator("#viewer")
+    lines = viewer.locator(".lines path")
+    expect(lines.first).to_be_attached()
+    before = lines.evaluate_all("(lines) => lines.map((line) => line.outerHTML)")
+    viewer.locator(".head-grid .thumbnail").first.click()
+    expect(viewer.locator(".title")).to_contain_text("layer 1")
+    assert lines.evaluate_all("(lines) => lines.map((line) => line.outerHTML)") != before
+    viewer.get_by_role("radio", name="encoder self-attention").check()
+    expect(viewer.locator(".lines")).to_be_hidden()
+    open_tab(page, "Decode")
 
 
 def test_a_translation_of_ones_own_is_two_presses_away(tab: tuple[Page, list[str]], lab_with_translator: str):

@@ -54,7 +54,8 @@ function wordsOf({ words }, block, columns) {
 }
 
 /** The block through which the output reads the source; undefined in an encoder-only model. */
-export const sourceBlock = (record) => ["cross", "decoder"].find((each) => record?.maps[each]);
+export const sourceBlock = (record) => record?.blocks.find(({ block, columns }) =>
+  block !== "encoder" && columns !== "read" && record.maps[block])?.block;
 
 /** One attention block of a record, ready for drawing: rows, columns, gold cells, heads with scores. */
 export function viewOf(record, block) {

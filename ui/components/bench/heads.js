@@ -5,7 +5,7 @@ import { inNextFrame, onAppearanceChange } from "../../web/canvas.js";
 import { make, setText } from "../../web/dom.js";
 import { visibleToken } from "../../web/format.js";
 import { MARKS } from "../../web/head_marks.js";
-import { headsOf } from "../../web/maps.js";
+import { headsOf, sourceBlock } from "../../web/maps.js";
 import { openHead } from "../../web/navigation.js";
 import { feed, isActive, select, selection, shownStep } from "../../web/run_feed.js";
 
@@ -40,6 +40,8 @@ function setOptions(node, options, chosen) {
 
 export function headsPanel(element, part) {
   let layer = "all";
+  let drawing = null; // the visitor's choice: "maps", or "lines" between words
+  let showRibbon = null; // its script loads with the first lines
   let grid = { key: "", maps: [] };
   let drawn = null;
   let timer = 0; // of the replay
@@ -131,6 +133,29 @@ export function headsPanel(element, part) {
 
   const redraw = inNextFrame(drawMaps);
 
+  // ---- the lines ----
+
+  /** The lines are first where there are words; where the maps are not of the source, there are none. */
+  const drawsLines = (snapshot) => Boolean(sourceBlock(snapshot)) && (drawing ?? (snapshot.words ? "lines" : "maps")) === "lines";
+
+  /** A snapshot's answer as a record, see maps.js. */
+  function recordOf(snapshot) {
+    const { source, tokens } = snapshot.answers[snapshot.input];
+    const about = { axes: "", caption: "" };
+    return (snapshot.record ??= { ...snapshot, source: ["<BOS>", ...source, "<EOS>"], tokens, gold_cells: [], ablated: [], scored_on: "",
+      blocks: snapshot.blocks.map((each) => ({ ...each, ...about })), model: feed.latest?.title + " after " + snapshot.step + " steps" });
+  }
+
+  async function drawLines() {
+    if (!showRibbon) {
+      showRibbon = () => {}; // until the script has come
+      const { ribbon } = await import("../../web/ribbon.js");
+      showRibbon = ribbon(part("lines"));
+    }
+    const snapshot = feed.shown;
+    if (snapshot && drawsLines(snapshot)) showRibbon(recordOf(snapshot));
+  }
+
   // ---- texts and selects ----
 
   function showSelects(snapshot) {
@@ -142,6 +167,9 @@ export function headsPanel(element, part) {
     if (layer !== "all" && Number(layer) > layers) layer = "all";
     const numbers = Array.from({ length: layers }, (_, at) => [String(at + 1), "layer " + (at + 1)]);
     setOptions(part("layer"), layers > 1 ? [["all", "all layers"], ...numbers] : [["all", "layer 1"]], layer);
+    const isRibbon = drawsLines(snapshot);
+    setOptions(part("drawing"), sourceBlock(snapshot) ? [["maps", "maps"], ["lines", "lines"]] : [["maps", "maps"]], isRibbon ? "lines" : "maps");
+    if (isRibbon) part("block").hidden = part("layer").hidden = true;
     setOptions(part("input"), snapshot.answers.map((answer, at) => [String(at), sourceText(answer)]), snapshot.input);
   }
 
@@ -208,16 +236,24 @@ export function headsPanel(element, part) {
 
   part("block").addEventListener("change", () => { layer = "all"; select({ block: part("block").value }); });
   part("layer").addEventListener("change", () => { layer = part("layer").value; redraw(); });
+  part("drawing").addEventListener("change", () => {
+    drawing = part("drawing").value;
+    drawn = null;
+    show();
+  });
   part("input").addEventListener("change", () => select({ input: Number(part("input").value) }));
   part("scrubber").addEventListener("input", () => { stopReplay(); go(Number(part("scrubber").value)); });
   part("replay").addEventListener("click", toggleReplay);
   onAppearanceChange(part("maps"), redraw);
 
-  return () => {
+  function show() {
     const snapshot = feed.shown;
     const hasMaps = Boolean(snapshot?.blocks.length);
     part("heads-hint").hidden = hasMaps;
-    part("maps").hidden = part("legend").hidden = part("selects").hidden = part("pair").hidden = !hasMaps;
+    const isRibbon = hasMaps && drawsLines(snapshot);
+    part("maps").hidden = part("legend").hidden = !hasMaps || isRibbon;
+    part("lines").hidden = !isRibbon;
+    part("selects").hidden = part("pair").hidden = !hasMaps;
     setText(part("heads-hint"), hasMaps ? "" : emptyText(snapshot));
     showScrubber();
     if (!hasMaps) return undefined;
@@ -227,6 +263,8 @@ export function headsPanel(element, part) {
     showSelects(snapshot);
     if (drawn === snapshot) return undefined;
     drawn = snapshot;
-    return redraw();
-  };
+    return isRibbon ? drawLines() : redraw();
+  }
+
+  return show;
 }

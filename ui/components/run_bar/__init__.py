@@ -12,13 +12,13 @@ from core.models.seq2seq import Block
 from core.runs import ACTIVE, RunError
 from core.server.access import VisitorRuns
 from core.text.vocab import BOS, EOS
-from ui.attention_blocks import BLOCK_NAMES, source_block
+from ui.attention_blocks import BLOCK_NAMES, columns_of, source_block
 from ui.components.attention_viewer import encoded
 from ui.components.class_board import class_functions
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.run_info import RESUMABLE, STOPPABLE, list_runs, progress_since
 from ui.serving.downloads import PATH
-from ui.subword_texts import sentences
+from ui.subword_texts import sentences, words_of, words_of_steps
 
 MIN_HEADS = 4  # with fewer heads in the block that attends to the source, the bench shows all blocks
 
@@ -168,7 +168,16 @@ def snapshot_value(
         ],
         "input": index,
         "read": [BOS, *snapshot.outputs[index].tokens[:-1]],
-        "blocks": [{"block": each, "name": BLOCK_NAMES[each], "layers": maps[each].shape[0]} for each in blocks],
+        "blocks": [
+            {
+                "block": each,
+                "name": BLOCK_NAMES[each],
+                "layers": maps[each].shape[0],
+                "columns": columns_of(each, blocks),
+            }
+            for each in blocks
+        ],
+        "words": _words(snapshot.inputs[index], snapshot.outputs[index]) if subwords else None,
         "maps": {each: encoded(maps[each]) for each in _shown_blocks(maps, block)},
         "scored_block": source_block(blocks) if snapshot.attention_mass else None,
         "marks": head_marks(snapshot.health.heads) if snapshot.health else {},
@@ -188,6 +197,11 @@ def _answer(given: SnapshotInput, output: SnapshotOutput, *, subwords: bool) -> 
         return answer
     texts = sentences(source=given.symbols, output=output.tokens, expected=given.expected or None)
     return answer | {"texts": texts}
+
+
+def _words(given: SnapshotInput, output: SnapshotOutput) -> dict[str, Any]:
+    """Return the words that the pieces of an input and of its output make."""
+    return {"source": words_of([BOS, *given.symbols, EOS]), **words_of_steps(output.tokens)}
 
 
 def _shown_blocks(maps: dict[Block, PackedMaps], block: str) -> list[Block]:

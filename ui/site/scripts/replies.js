@@ -3,7 +3,7 @@
 import { modelOf, runs } from "./runs.js";
 import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
-import { inWords, sentenceOf } from "./subwords.js";
+import { inWords, sentenceOf, wordsOf } from "./subwords.js";
 
 const POLL_MS = { training: 10, other: 2000 }; // between two questions of the page; an update makes the next one wait
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
@@ -47,6 +47,9 @@ export async function feedOf(run, request) {
   };
 }
 
+/** The words that the pieces of an input and of its output make. */
+const wordsIn = (source, tokens) => ({ source: wordsOf([BOS_TOKEN, ...source, EOS_TOKEN]), produced: wordsOf(tokens), read: wordsOf([BOS_TOKEN, ...tokens.slice(0, -1)]) });
+
 /** A snapshot: the answers to all inputs, and the maps of one input. */
 export function snapshotValue(facts, snapshot, { block = "", input = 0 }) {
   const index = Math.min(input, snapshot.outputs.length - 1);
@@ -63,7 +66,8 @@ export function snapshotValue(facts, snapshot, { block = "", input = 0 }) {
     })),
     input: index,
     read: [BOS_TOKEN, ...tokens.slice(0, -1)],
-    blocks: blocks.map((each) => ({ block: each.block, name: each.name, layers: maps[each.block].shape[0] })),
+    blocks: blocks.map((each) => ({ block: each.block, name: each.name, layers: maps[each.block].shape[0], columns: each.columns })),
+    words: facts.subword_scores && wordsIn(facts.snapshots.inputs[index].source, tokens),
     maps: Object.fromEntries(shown.map((each) => [each, maps[each]])),
     scored_block: snapshot.attention_mass ? facts.source_block : null,
     marks: snapshot.marks ?? {},
