@@ -34,7 +34,8 @@ def main(run: str, file: str) -> None:
     references, training = read_pairs(Path(file))
     rng = random.Random(0)  # noqa: S311 - no secret
     test = source_texts(trained.task, fixed_pairs(trained.task, 1_000_000, split="test"))
-    known = [(source, trained.decode(source)) for source in rng.sample(test, NUM_SOURCES)]
+    answered = [(source, trained.decode(source)) for source in test]
+    known = rng.sample(answered, NUM_SOURCES)
     foreign = {
         name: decoded(trained.decode, rng.sample(inputs, len(inputs)), COUNTS[name])
         for name, inputs in foreign_inputs(test, references, rng).items()
@@ -57,10 +58,10 @@ def main(run: str, file: str) -> None:
     }
 
     chrf = quality_metrics("13a")["chrf"]
-    right = [each for each in known if each[1].text in references[each[0]]]
+    right = [each for each in answered if each[1].text in references[each[0]]]
     wrong = [
         (source, seen)
-        for source, seen in known
+        for source, seen in answered
         if max(chrf.corpus_score([seen.text], [[target]]).score for target in references[source]) < WRONG
     ]
     groups = {**foreign, "all foreign": list(chain(*foreign.values())), "wrong": wrong}
@@ -69,7 +70,7 @@ def main(run: str, file: str) -> None:
             group: area(measure, of_group, right if group == "wrong" else known) for group, of_group in groups.items()
         }
         print(f"{name:24} " + ", ".join(f"{group} {found:.3f}" for group, found in areas.items()))
-    for group, of_group in {**groups, "right": right, "all test sources": known}.items():
+    for group, of_group in {**groups, "right": right, "all test sources": answered}.items():
         unsure = sum(bool(seen.is_unsure) for _, seen in of_group)
         print(f"unsure: {unsure / len(of_group):6.1%} of {len(of_group)} {group}")
 

@@ -7,7 +7,7 @@ import torch
 
 from core.evaluation.outputs import Outputs, decode_unpadded, with_eos
 from core.evaluation.passes import evaluation_mode
-from core.generation import generate
+from core.generation import GenerationResult, generate
 from core.interpret.head_scores import HeadScore
 from core.interpret.map_rows import recordable_chunks
 from core.interpret.step_table import step_table
@@ -46,7 +46,8 @@ def decode_recorded(model: Seq2Seq, task: Task, pairs: Batch, *, only_recorded: 
     with evaluation_mode(model):
         recorded = pairs[: _num_recorded(model, pairs)]
         scored = Batch(recorded.src, with_eos(recorded.tgt))
-        parts, steps = [], []
+        parts: list[tuple[torch.Tensor, GenerationResult | Outputs]] = []
+        steps = []
         for indices, chunk in recordable_chunks(model, scored) if len(recorded) else ():
             result = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
             table = step_table(task, chunk, result)
