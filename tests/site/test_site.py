@@ -12,6 +12,7 @@ from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT, Run, RunFolder
 from core.runs.export import export_weights
 from core.runs.importing import import_run
+from core.text.pieces import word_names
 from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.browser.test_accessibility import CHECK, NO_TRANSITIONS
 from tests.support.trainings import train_run
@@ -155,14 +156,22 @@ def test_a_stopped_training_survives_the_tab_and_goes_on(page):
 def test_a_sentence_is_translated_and_its_maps_are_by_word(page):
     page.locator("#bench-view .translate-link").click()
     expect(page.locator("#run-bar .title")).to_have_text("translate-en-de-shipped", timeout=MINUTE)
-    expect(page.locator("#viewer .readout")).to_be_visible(timeout=MINUTE)
-    expect(page.locator("#viewer .units input[value=words]")).to_be_checked()
-    sentence = "The document is saved in the selected folder."
-    decode(page, sentence)
-    expect(page.locator("#viewer .heading")).to_contain_text(f"{sentence} → ")
-    open_tab(page, "Decode")
+    expect(page.locator("#answer .ribbon path").first).to_be_attached(timeout=MINUTE)
     trained = Run(RunFolder(DEFAULT_ROOT, "translate-en-de-shipped")).trained()
-    expect(page.locator("#answer .output")).to_have_text(trained.decode(sentence).text)
+    for sentence in ("The document is saved in the selected folder.", "I know where he lives."):
+        decode(page, sentence)
+        decoded = trained.decode(sentence)
+        expect(page.locator("#answer .output")).to_have_text(decoded.text)
+        expect(page.locator("#answer .ribbon .above .word")).to_have_text(word_names(decoded.symbols))
+        expect(page.locator("#answer .ribbon .below .word")).to_have_text(word_names(decoded.output))
+        expect(page.locator("#answer .sureness")).to_contain_text("Unsure" if decoded.is_unsure else "as probable")
+    decode(page, "サクラ")
+    expect(page.locator("#decode-message")).to_contain_text("vocabulary has nothing of this input: サ, ク, ラ")
+    decode(page, "I like サクラ.")
+    expect(page.locator("#answer .note")).to_contain_text("read as bytes: サ, ク, ラ")
+    open_tab(page, "Look inside")
+    expect(page.locator("#viewer .units input[value=words]")).to_be_checked()
+    expect(page.locator("#viewer .ribbon path").first).to_be_attached()
 
 
 def test_a_run_goes_to_the_program_and_back(page, tiny, tmp_path: Path):
@@ -281,6 +290,8 @@ def test_a_page_of_one_run_opens_from_a_disk(new_visitor, tmp_path: Path):
     open_tab(page, "Decode")
     decode(page, "9 1 1")
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
+    expect(page.locator("#answer .ribbon .below .word")).to_have_text(["1", "1", "9"])
+    expect(page.locator("#answer .ribbon path").first).to_be_attached()
     open_tab(page, "Look inside")
     page.locator("#heads .cell", has_text="all").last.click()
     expect(page.locator("#attention-edited .row")).to_have_count(2)

@@ -37,7 +37,7 @@ export function parametersOfLink(text) {
 
 /** The address at which a translation run translates its example and shows where each word comes from. */
 export function linkToTranslation(run) {
-  return linkTo({ tab: "decode", run });
+  return linkTo({ tab: "decode", run, by: "words" }); // Look inside then shows words, too
 }
 
 /** Change parameters, given as { name: value }; null removes one. All others are kept. */

@@ -38,8 +38,8 @@ export function ribbon(box, { follows = false } = {}) {
 
   const lines = svgNode("svg", { "aria-hidden": "true" });
   const rows = {
-    source: make("div", { class: "words source", role: "group", "aria-label": "input" }),
-    output: make("div", { class: "words output", role: "group", "aria-label": "output" }),
+    source: make("div", { class: "words above", role: "group", "aria-label": "input" }),
+    output: make("div", { class: "words below", role: "group", "aria-label": "output" }),
   };
   const pair = make("div", { class: "pair" }, lines, rows.source, rows.output);
   const readout = make("p", { class: "readout muted", "aria-live": "polite" });
