@@ -7,6 +7,7 @@ title that was given is stored in ``title.json``, which training never writes.
 
 import contextlib
 import itertools
+import logging
 import os
 import re
 import unicodedata
@@ -19,6 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from core.config import MAX_NAME_LENGTH, Preset
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
+from core.storage.text_checksum import has_changed, with_checksum, without_checksum
 
 Naming = Callable[[Preset], Iterator[str]]
 """Proposes names for a new run of a preset; the first that is free is taken."""
@@ -26,6 +28,7 @@ Naming = Callable[[Preset], Iterator[str]]
 SECRET_LENGTH = 24  # characters out of 36: 124 bits
 MAX_TITLE_LENGTH = 60  # characters
 TITLE_FILE = "title.json"
+_log = logging.getLogger(__name__)
 _SECRET = re.compile(rf"-[a-z0-9]{{{SECRET_LENGTH}}}$")
 _SECRET_IN_TEXT = re.compile(rf"(?<=[a-z0-9]-[a-z0-9]{{4}})[a-z0-9]{{{SECRET_LENGTH - 4}}}(?![a-z0-9])")
 _NUMBER = re.compile(r"^(?P<stem>.+)-(?P<number>\d{1,9})$")
@@ -155,9 +158,17 @@ def read_title(folder: Path) -> str:
 def stored_title(folder: Path) -> str | None:
     """Return the title that the run in a folder was given; None if there is none, or it is damaged."""
     try:
-        return _TitleFile.model_validate_json((folder / TITLE_FILE).read_bytes()).title
-    except (OSError, ValidationError):
+        content = (folder / TITLE_FILE).read_bytes()
+        title = _TitleFile.model_validate_json(without_checksum(content)).title
+    except FileNotFoundError:
         return None
+    except (OSError, ValidationError) as error:
+        _log.warning("%s is ignored: %s", folder / TITLE_FILE, error)
+        return None
+    if has_changed(content):
+        _log.warning("%s is ignored: it does not match its checksum", folder / TITLE_FILE)
+        return None
+    return title
 
 
 def write_title(folder: Path, title: str) -> None:
@@ -174,7 +185,7 @@ def write_title(folder: Path, title: str) -> None:
 
 def title_content(title: str) -> bytes:
     """Return the content of the file that stores a valid title."""
-    return _TitleFile(title=title).model_dump_json().encode()
+    return with_checksum(_TitleFile(title=title).model_dump_json())
 
 
 def _unchanged(title: str) -> str:
