@@ -96,12 +96,20 @@ def deserialize_file(path: Path) -> tuple[dict, dict]:
     return deserialize(header, file.read(), "x"), header.facts
 
 
+def with_last_piece(facts: dict, piece: str, score: float = 0.0) -> str:
+    document = json.loads(facts["subwords"])
+    document["source"]["pieces"][-1], document["source"]["scores"][-1] = piece, score
+    return json.dumps(document)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda facts: facts.pop("subwords"), "its tokenizers are missing"),
         (lambda facts: facts.update(subwords="{}"), "its subword vocabulary is not valid"),
         (lambda facts: facts.update(subwords=facts["subwords"].replace('"bpe"', '"unigram"')), "subword_algorithm"),
+        (lambda facts: facts.update(subwords=with_last_piece(facts, "<unk>")), "<unk> is not a piece"),
+        (lambda facts: facts.update(subwords=with_last_piece(facts, "qqq", 1e300)), "'qqq' has the score 1e"),
     ],
 )
 def test_files_with_missing_or_other_tokenizers_are_refused(trained: RunFolder, tmp_path: Path, change, message: str):
