@@ -94,8 +94,7 @@ class Class(_Stored):
     Attributes:
         id: also the name of its file.
         teacher: id of the visitor who opened it.
-        pool: names the runs that share one quota and one turn in the queue: those of all classes that were opened from
-            one network. So a second class, or one opened after another has ended, gets no quota of its own.
+        pool: names the runs that share one turn in the queue: those of all classes that were opened from one network.
         opened: in seconds since 1970.
         next_number: of the next student.
     """
@@ -142,10 +141,18 @@ class Classes:
         folder: where they are stored; it is created with the first class.
         limits: how many classes there are, how many students each has, and when one ends.
         clock: returns seconds since 1970.
+        on_left: called with a student's id and pool when they leave a class, are removed, or it ends.
     """
 
-    def __init__(self, folder: Path, limits: Limits, *, clock: Callable[[], float] = time.time) -> None:
-        self._folder, self._limits, self._clock = folder, limits, clock
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.time,
+        on_left: Callable[[str, str], None] = lambda owner, pool: None,
+    ) -> None:
+        self._folder, self._limits, self._clock, self._on_left = folder, limits, clock, on_left
         self._lock = threading.RLock()
         self._wrong_codes = WrongCodes(clock)
         self._classes: dict[str, Class] = {}
@@ -244,6 +251,12 @@ class Classes:
         with self._lock:
             taught = self._taught(owner)
             self._without(taught, self._numbered(taught, number))
+
+    def student(self, owner: str, number: int) -> tuple[Class, Student]:
+        """Return the class that a visitor teaches, and a student of it; ClassError if there is none."""
+        with self._lock:
+            taught = self._taught(owner)
+            return taught, self._numbered(taught, number)
 
     def answer_help(self, owner: str, number: int) -> None:
         """Note that a student of the class that a visitor teaches was helped."""
@@ -359,6 +372,7 @@ class Classes:
     def _without(self, found: Class, student: Student) -> None:
         students = tuple(each for each in found.students if each.number != student.number)
         self._store(found.model_copy(update={"students": students}))
+        self._on_left(student.owner, found.pool)
 
     def _store(self, changed: Class) -> None:
         try:
@@ -376,6 +390,8 @@ class Classes:
             raise ClassError(f"the class cannot be deleted: {explain_error(error)}") from error
         del self._classes[ended.id]
         self._index()
+        for student in ended.students:
+            self._on_left(student.owner, ended.pool)
         _log.info("class ended", extra={"students": len(ended.students)})
 
     def _file(self, of: Class) -> Path:

@@ -8,6 +8,7 @@ from core.runs import RunError, RunQuality
 from core.server.classes import Class, ClassError, Handout, Student
 from core.server.registry import Runs
 
+BY_TEACHER = "stopped and saved by the teacher of the class; press Resume to continue"
 AWAY_SECONDS = 90.0  # since the student's page last asked: browsers let a hidden page ask once a minute
 RESULT_COLUMNS = ("nickname", "run", "preset", "task", "status", "step", "steps", "exact match", "best step", "seconds")
 
@@ -43,6 +44,7 @@ class BoardRow:
         seconds_to_start: see ``RunProgress``.
         help_seconds: how long ago the student asked for help; None if they did not.
         is_away: whether the student's page is closed.
+        num_active: number of runs that train or wait, which ``Classroom.stop`` stops.
     """
 
     number: int
@@ -59,6 +61,7 @@ class BoardRow:
     seconds_to_start: float | None = None
     help_seconds: float | None = None
     is_away: bool = False
+    num_active: int = 0
 
     @property
     def needs_help(self) -> bool:
@@ -89,7 +92,7 @@ class Classroom:
         return self._classes.open(self._owner, self._network)
 
     def end(self) -> None:
-        """End the class, and delete all of it but the runs."""
+        """End the class, and delete all of it but the runs, which are stopped and saved."""
         self._classes.end(self._owner)
 
     def send(self, parameters: dict[str, str]) -> None:
@@ -106,8 +109,13 @@ class Classroom:
         self._classes.send(self._owner, parameters)
 
     def remove(self, number: int) -> None:
-        """Remove a student from the class."""
+        """Remove a student from the class; what they train or have queued in it is stopped and saved."""
         self._classes.remove(self._owner, number)
+
+    def stop(self, number: int) -> None:
+        """Stop and save what a student trains or has queued in the class."""
+        taught, student = self._classes.student(self._owner, number)
+        self._runs.stop_in_class(student.owner, taught.pool, reason=BY_TEACHER)
 
     def answer_help(self, number: int) -> None:
         """Note that a student was helped."""
@@ -116,13 +124,14 @@ class Classroom:
     def board(self) -> list[BoardRow]:
         """Return a row for each student, first those who need help; ClassError if the visitor teaches no class."""
         self._classes.visit(self._owner)
-        rows = [self._row(each) for each in self._students()]
+        taught = self._taught()
+        rows = [self._row(each, taught.pool) for each in taught.students]
         return sorted(rows, key=lambda row: (not row.needs_help, row.number))
 
     def results(self) -> list[list[Any]]:
         """Return a table with a row for each run of each student, columns as in ``RESULT_COLUMNS``."""
         table: list[list[Any]] = []
-        for student in self._students():
+        for student in self._taught().students:
             before = len(table)
             for run in self._readable_runs(student):
                 info, preset = self._runs[run.name].info, self._runs[run.name].preset
@@ -133,10 +142,10 @@ class Classroom:
                 table.append([student.nickname, *[None] * (len(RESULT_COLUMNS) - 1)])
         return table
 
-    def _students(self) -> tuple[Student, ...]:
+    def _taught(self) -> Class:
         if (taught := self.taught) is None:
             raise ClassError("you teach no open class")
-        return taught.students
+        return taught
 
     def _readable_runs(self, student: Student) -> list[BoardRun]:
         """Return a student's runs that are still there, the latest first."""
@@ -152,7 +161,7 @@ class Classroom:
                 continue
         return found
 
-    def _row(self, student: Student) -> BoardRow:
+    def _row(self, student: Student, pool: str) -> BoardRow:
         runs = self._readable_runs(student)
         row = BoardRow(
             number=student.number,
@@ -160,6 +169,7 @@ class Classroom:
             runs=tuple(runs),
             help_seconds=None if student.help_since is None else max(0.0, time.time() - student.help_since),
             is_away=self._classes.seconds_away(student.owner) > AWAY_SECONDS,
+            num_active=sum(live.owner == student.owner and live.pool == pool for live in self._runs.active()),
         )
         if not runs:
             return row
@@ -190,7 +200,7 @@ class Classroom:
         self._classes.join(self._owner, self._network, code, nickname)
 
     def leave(self) -> None:
-        """Leave the class, whose teacher no longer sees the runs."""
+        """Leave the class, whose teacher no longer sees the runs; those that train or wait are stopped and saved."""
         self._classes.leave(self._owner)
 
     def ask_for_help(self, wanted: bool) -> None:

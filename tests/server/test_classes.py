@@ -1,7 +1,7 @@
 """Classes: who may join, how many there are, what is stored, and that a teacher reads the runs of their class only."""
 
 import json
-from contextlib import suppress
+import time
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,10 @@ from core.runs import RunError
 from core.server import Runs
 from core.server.access import ACTIVE_PER_STUDENT, Visitor, VisitorRuns
 from core.server.classes import MAX_HOURS, MAX_WRONG_CODES, WRONG_CODE_SECONDS, Class, ClassError, Classes
+from core.server.classroom import BY_TEACHER
 from core.server.limits import PUBLIC
 from core.server.ownership import owner_of
+from core.server.registry import AFTER_CLASS
 from core.server.waiting_times import starting_times
 from core.storage.errors import InputError
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
@@ -325,19 +327,68 @@ def test_quotas_are_those_of_students_not_of_their_network(school: School, tiny:
     ]
 
 
-def test_opening_classes_again_gives_no_new_quota(make_runs, tiny: Preset):
+def test_a_student_who_comes_and_goes_leaves_nothing_in_the_queue(school: School, tiny: Preset):
+    """The attack: join with an invented cookie, start two long runs, leave, and again, until the class is full."""
+    long = tiny.with_changes(LONG_TRAINING)
+    code, fakes = school.by(TEACHER).classroom().taught.code, []
+    for number in range(PUBLIC.max_students + 2):
+        invented = Visitor(owner_of(f"invented{number}"), network=SCHOOL)
+        school.by(invented).classroom().join(code, "X")
+        fakes += [school.by(invented).start(long) for _ in range(ACTIVE_PER_STUDENT)]
+        school.by(invented).classroom().leave()
+    run = school.by(ANNA).start(tiny)
+    wait_for_status(school.all, run, "finished")
+    assert school.all.active() == []
+    info = school.all[fakes[0]].info
+    assert (info.status, info.message) == ("stopped", AFTER_CLASS)
+
+
+@pytest.mark.parametrize("how", ["removed", "another class", "end", "end of the hours"])
+def test_whoever_is_no_longer_in_a_class_has_no_run_in_it(school: School, tiny: Preset, how: str):
+    long = tiny.with_changes(LONG_TRAINING)
+    names = [school.by(ANNA).start(long) for _ in range(ACTIVE_PER_STUDENT)]
+    teacher = school.by(TEACHER).classroom()
+    if how == "removed":
+        teacher.remove(1)
+    elif how == "another class":
+        code = school.by(STRANGER).classroom().open().code
+        school.by(ANNA).classroom().join(code, "Anna")
+    elif how == "end":
+        teacher.end()
+    else:
+        school.all.classes._clock = lambda: time.time() + 3600 * MAX_HOURS
+        school.all.classes.expire()
+    wait_for(lambda: not school.all.active())
+    assert {school.all[name].info.message for name in names} == {AFTER_CLASS}
+    if how == "removed":  # and she goes on when she is back, or outside
+        school.by(ANNA).resume(names[0])
+        assert school.all[names[0]].info.status in ("queued", "training")
+
+
+def test_the_teacher_stops_the_runs_of_a_student_and_no_others(school: School, tiny: Preset):
+    long = tiny.with_changes(LONG_TRAINING)
+    school.by(ANNA).classroom().leave()
+    before = school.by(ANNA).start(long)  # outside of the class
+    school.by(ANNA).classroom().join(school.by(TEACHER).classroom().taught.code, "Anna")
+    anna, ben = school.by(ANNA).start(long), school.by(BEN).start(long)
+    teacher = school.by(TEACHER).classroom()
+    assert {each.nickname: each.num_active for each in teacher.board()} == {"Anna": 1, "Ben": 1}
+    (number,) = [each.number for each in teacher.board() if each.nickname == "Anna"]
+    teacher.stop(number)
+    wait_for_status(school.all, anna, "stopped")
+    assert school.all[anna].info.message == BY_TEACHER
+    assert {live.folder.name for live in school.all.active()} == {before, ben}
+    assert refused(school.by(BEN).classroom().stop, number) == "you teach no open class"
+
+
+def test_a_second_class_of_a_school_does_not_keep_the_first_from_training(make_runs, tiny: Preset):
     school = School(make_runs(**PUBLIC.model_dump() | {"max_runs": 1, "max_students": 1}))
-    long, started = tiny.with_changes(LONG_TRAINING), 0
-    for number in range(4):
-        code = school.by(TEACHER).classroom().open().code
-        student = Visitor(owner_of(f"invented{number}"), network=SCHOOL)
-        school.by(student).classroom().join(code, "X")
+    long = tiny.with_changes(LONG_TRAINING)
+    for teacher, student in ((TEACHER, ANNA), (STRANGER, BEN)):
+        school.by(student).classroom().join(school.by(teacher).classroom().open().code, "X")
         for _ in range(ACTIVE_PER_STUDENT):
-            with suppress(RunError):
-                school.by(student).start(long)
-                started += 1
-        school.by(TEACHER).classroom().end()
-    assert started == ACTIVE_PER_STUDENT
+            school.by(student).start(long)
+    assert len(school.all.active()) == 2 * ACTIVE_PER_STUDENT
 
 
 def test_a_single_user_and_visitors_without_cookie_have_no_class(make_runs):

@@ -73,6 +73,7 @@ REQUESTS = {
     "class_send": {"parameters": {"tab": "train"}},
     "class_helped": {"number": 1},
     "class_remove": {"number": 1},
+    "class_stop": {"number": 1},
     "class_results": {},
     "class_join": {"code": "ABCD2345", "nickname": "Anna"},
     "class_help": {"wanted": True},

@@ -70,6 +70,7 @@ def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
         "class_board": validated(Request, lambda _: board(runs)),
         "class_send": validated(SendRequest, partial(send, runs)),
         "class_helped": validated(StudentRequest, partial(helped, runs)),
+        "class_stop": validated(StudentRequest, partial(stop, runs)),
         "class_remove": validated(StudentRequest, partial(remove, runs)),
         "class_results": validated(Request, lambda _: results(runs)),
         "class_join": validated(JoinRequest, partial(join, runs)),
@@ -150,6 +151,12 @@ def send(runs: VisitorRuns, request: SendRequest) -> dict[str, Any]:
 def helped(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
     """Note that a student was helped; return the board."""
     runs.classroom().answer_help(request.number)
+    return board(runs)
+
+
+def stop(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
+    """Stop and save what a student trains or has queued; return the board."""
+    runs.classroom().stop(request.number)
     return board(runs)
 
 

@@ -62,6 +62,8 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
       make("td", {}, stateText(row)),
       make("td", { class: "does" },
         asks ? make("button", { type: "button", class: "helped", "data-does": "helped " + row.number, onclick: () => act("helped", row.number) }, "Helped") : null,
+        row.num_active ? make("button", { type: "button", class: "stop", "data-does": "stop " + row.number, onclick: () => act("stop", row.number), "aria-label": "Stop the runs of " + row.nickname },
+          row.num_active > 1 ? "Stop " + row.num_active + " runs" : "Stop run") : null,
         make("button", { type: "button", class: "remove", "data-does": key, onclick: remove,
           "aria-label": (asking === key ? "Really remove " : "Remove ") + row.nickname }, asking === key ? "Really remove?" : "Remove")));
   }
