@@ -35,6 +35,7 @@ _NUMBER = re.compile(r"^(?P<stem>.+)-(?P<number>\d{1,9})$")
 _JOINERS = "\u200c\u200d"  # Persian words and many emoji need them; they change no order of characters
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format characters, surrogates, line and paragraph separators
 _INVISIBLE = ("Cf", "Mn", "Zs")
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"  # letters and signs without ink
 
 
 # ---- names
@@ -139,6 +140,10 @@ def validate_name(field: str, text: str, *, max_length: int) -> str:
                 f"{field} has the character U+{ord(character):04X} at position {position}; "
                 "line breaks and control characters are not allowed"
             )
+        if character in _BLANK:
+            raise InputError(
+                f"{field} has the character U+{ord(character):04X} at position {position}, which is invisible"
+            )
     if all(unicodedata.category(character) in _INVISIBLE for character in name):
         raise InputError(f"{field} has no visible character")
     return name
@@ -205,4 +210,9 @@ class _TitleFile(BaseModel):
 def folded(title: str) -> str:
     """Return what two titles that look alike have in common."""
     text = unicodedata.normalize("NFKC", title).casefold()
-    return " ".join("".join(each for each in text if each not in _JOINERS).split())
+    return " ".join("".join(each for each in text if each not in _JOINERS and not _is_variation(each)).split())
+
+
+def _is_variation(character: str) -> bool:
+    """Whether a character only chooses between two pictures of the one before it."""
+    return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"

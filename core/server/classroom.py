@@ -1,6 +1,7 @@
 """What a visitor may do with classes, as a teacher or as a student: a teacher reads the runs of their class only."""
 
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,9 +109,21 @@ class Classroom:
                 )
         self._classes.send(self._owner, parameters)
 
-    def remove(self, number: int) -> None:
-        """Remove a student from the class; what they train or have queued in it is stopped and saved."""
-        self._classes.remove(self._owner, number)
+    def remove(self, numbers: Collection[int]) -> None:
+        """Remove students from the class, whose runs in it are stopped and saved, and turn away those who wait."""
+        self._classes.remove(self._owner, numbers)
+
+    def admit(self, numbers: Collection[int]) -> None:
+        """Let those who wait into the class."""
+        self._classes.admit(self._owner, numbers)
+
+    def set_door(self, door: str) -> None:
+        """Decide whether the code lets students in, lets them ask, or lets nobody in."""
+        self._classes.set_door(self._owner, door)
+
+    def change_code(self) -> None:
+        """Give the class another code."""
+        self._classes.change_code(self._owner)
 
     def stop(self, number: int) -> None:
         """Stop and save what a student trains or has queued in the class."""
@@ -206,6 +219,11 @@ class Classroom:
     def ask_for_help(self, wanted: bool) -> None:
         """Ask the teacher for help, or no longer."""
         self._classes.ask_for_help(self._owner, wanted)
+
+    def waits_as(self) -> str:
+        """Return the nickname under which the visitor waits to be let into a class; "" if they do not."""
+        found = self._classes.applied_to(self._owner)
+        return next((each.nickname for each in found.applicants if each.owner == self._owner), "") if found else ""
 
     def seat(self) -> Seat | None:
         """Return what the visitor sees as a student; None if they are in no class."""

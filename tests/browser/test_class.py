@@ -133,3 +133,34 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
 def _teacher(runs: Runs) -> str:
     (file,) = (runs.root / ".classes").glob("*.json")
     return file.read_text().split('"teacher":"')[1][:64]
+
+
+def test_a_teacher_lets_students_in_one_by_one_and_removes_several(
+    public: tuple[Runs, str], people: tuple[Page, Page, list[str]]
+):
+    _, address = public
+    teacher, student, errors = people
+    board = teacher.locator("dialog.lab-class_board")
+    teacher.goto(address)
+    teacher.locator("#run-bar .class").click()
+    board.locator(".open").click()
+    old = board.locator(".code").inner_text()
+    board.locator(".new-code").click()
+    expect(board.locator(".code")).not_to_have_text(old)
+    board.locator("select.door").select_option("approval")
+    student.goto(board.locator(".address").inner_text())
+    entrance = student.locator("dialog.lab-class_board")
+    entrance.locator(".nickname-input").fill("Anna")
+    entrance.locator(".join button").click()
+    expect(student.locator(".seat")).to_contain_text("waiting until your teacher lets you in")
+    expect(board.locator(".waiting")).to_contain_text("1 waits to be let in")
+    board.get_by_role("button", name="Admit Anna").click()
+    expect(student.locator(".seat .help")).to_be_visible()
+    expect(board.locator(".waiting")).to_be_hidden()
+    board.get_by_role("checkbox", name="Choose Anna").check()
+    expect(board.locator(".remove-chosen")).to_have_text("Remove the 1 chosen")
+    board.locator(".remove-chosen").click()
+    board.get_by_role("button", name="Really remove 1?").click()
+    expect(board.locator(".empty")).to_be_visible()
+    expect(student.locator(".seat")).to_be_hidden()
+    assert errors == []

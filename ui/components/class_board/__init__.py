@@ -19,6 +19,7 @@ from core.server.classroom import RESULT_COLUMNS, BoardRow
 from core.storage.errors import InputError
 from ui.components.component import Request, ServerFunction, validated
 
+MAX_NUMBERS = 200  # of students and of those who wait
 MAX_ADDRESS = 200  # characters of the page's address
 # Parameters of the page's address that a teacher can send; not its theme, nor a class
 _OPENED = {"tab", "preset", "run", "input", "compare", "lesson", "ablate", "ablate_with", "pattern"}
@@ -54,6 +55,18 @@ class StudentRequest(Request):
     number: int = Field(ge=1)
 
 
+class StudentsRequest(Request):
+    """A request about several students, or several who wait to be let in."""
+
+    numbers: list[int] = Field(min_length=1, max_length=MAX_NUMBERS)
+
+
+class DoorRequest(Request):
+    """A request to let students in by the code, to let them ask, or to let nobody in."""
+
+    door: str = Field(max_length=20)
+
+
 class SendRequest(Request):
     """A request to send parameters of the page's address to all students."""
 
@@ -71,7 +84,10 @@ def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
         "class_send": validated(SendRequest, partial(send, runs)),
         "class_helped": validated(StudentRequest, partial(helped, runs)),
         "class_stop": validated(StudentRequest, partial(stop, runs)),
-        "class_remove": validated(StudentRequest, partial(remove, runs)),
+        "class_remove": validated(StudentsRequest, partial(remove, runs)),
+        "class_admit": validated(StudentsRequest, partial(admit, runs)),
+        "class_door": validated(DoorRequest, partial(set_door, runs)),
+        "class_new_code": validated(CodeRequest, partial(change_code, runs)),
         "class_results": validated(Request, lambda _: results(runs)),
         "class_join": validated(JoinRequest, partial(join, runs)),
         "class_leave": validated(Request, lambda _: leave(runs)),
@@ -80,12 +96,14 @@ def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
 
 
 def role(runs: VisitorRuns) -> dict[str, Any]:
-    """Return whether the visitor teaches a class or attends one, and what a student's page shows of it."""
+    """Return whether the visitor teaches a class, attends one or waits for one, and what a student's page shows."""
     classroom = runs.classroom()
     seat = classroom.seat()
     if seat is not None:
         handout = seat.handout and seat.handout.model_dump() | {"key": f"{seat.class_id} {seat.handout.number}"}
         return {"role": "student", "nickname": seat.nickname, "help": seat.asks_for_help, "handout": handout}
+    if nickname := classroom.waits_as():
+        return {"role": "waiting", "nickname": nickname}
     return {"role": "none" if classroom.taught is None else "teacher"}
 
 
@@ -122,7 +140,12 @@ def end(runs: VisitorRuns) -> dict[str, Any]:
 
 def board(runs: VisitorRuns) -> dict[str, Any]:
     """Return the board."""
-    return {"rows": [_row(each) for each in runs.classroom().board()], "max": runs.limits.max_students}
+    classroom = runs.classroom()
+    rows = [_row(each) for each in classroom.board()]
+    taught = classroom.taught
+    waiting = [] if taught is None else [each.model_dump(include={"number", "nickname"}) for each in taught.applicants]
+    door = "open" if taught is None else taught.door
+    return {"rows": rows, "max": runs.limits.max_students, "waiting": waiting, "door": door}
 
 
 def _row(row: BoardRow) -> dict[str, Any]:
@@ -160,10 +183,28 @@ def stop(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
     return board(runs)
 
 
-def remove(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
-    """Remove a student; return the board."""
-    runs.classroom().remove(request.number)
+def remove(runs: VisitorRuns, request: StudentsRequest) -> dict[str, Any]:
+    """Remove students, or turn away those who wait; return the board."""
+    runs.classroom().remove(request.numbers)
     return board(runs)
+
+
+def admit(runs: VisitorRuns, request: StudentsRequest) -> dict[str, Any]:
+    """Let those who wait in; return the board."""
+    runs.classroom().admit(request.numbers)
+    return board(runs)
+
+
+def set_door(runs: VisitorRuns, request: DoorRequest) -> dict[str, Any]:
+    """Decide what the code does; return the board."""
+    runs.classroom().set_door(request.door)
+    return board(runs)
+
+
+def change_code(runs: VisitorRuns, request: CodeRequest) -> dict[str, Any]:
+    """Give the class another code, and return what ``code`` returns."""
+    runs.classroom().change_code()
+    return code(runs, request)
 
 
 def results(runs: VisitorRuns) -> dict[str, Any]:

@@ -98,6 +98,12 @@ function makeView(element, server, pick) {
     if (answer) showRole(answer);
   }
 
+  function showWaiting() {
+    body.replaceChildren(
+      make("p", { role: "status" }, "You asked to join as ", make("bdi", { class: "nickname" }, role.nickname), ". Wait until your teacher lets you in."),
+      make("div", { class: "tools" }, make("button", { type: "button", class: "leave", onclick: async () => showRole((await call("leave")) ?? role) }, "Do not join")));
+  }
+
   function handoutText({ preset, lesson, tab }) {
     if (preset) return "Your teacher sent the preset " + preset + ".";
     if (lesson) return "Your teacher sent a lesson.";
@@ -117,9 +123,15 @@ function makeView(element, server, pick) {
   }
 
   function showLine() {
-    const isStudent = role?.role === "student";
-    line.hidden = !isStudent;
-    if (!isStudent) return;
+    line.hidden = !["student", "waiting"].includes(role?.role);
+    if (line.hidden) return;
+    if (role.role === "waiting") {
+      delete line.dataset.shown;
+      if (!line.querySelector(".waits")) {
+        line.replaceChildren(make("span", { class: "who waits", role: "status" }, "Class · ", make("bdi", {}, role.nickname), " · waiting until your teacher lets you in"));
+      }
+      return;
+    }
     const { handout, help } = role;
     const isNew = handout && localStorage.getItem(SEEN) !== handout.key;
     const key = JSON.stringify([role, isNew]);
@@ -154,6 +166,7 @@ function makeView(element, server, pick) {
   function showBody() {
     if (role?.role === "teacher") board.showIn(body);
     else if (role?.role === "student") showStudent();
+    else if (role?.role === "waiting") showWaiting();
     else showEntrance();
     dialog.dataset.role = role?.role ?? "none";
   }
@@ -161,7 +174,7 @@ function makeView(element, server, pick) {
   /** A student's page asks every few seconds for what the teacher sent. */
   function schedule() {
     clearTimeout(timer);
-    if (role?.role !== "student") return;
+    if (!["student", "waiting"].includes(role?.role)) return;
     timer = setTimeout(async () => {
       const answer = await poll("role");
       if (answer?.role) showRole(answer);
