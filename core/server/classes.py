@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -150,6 +151,20 @@ class WrongCodes:
             self._tries.popitem(last=False)
 
 
+@dataclass(frozen=True)
+class LessonProgress:
+    """What a student's page last said about lessons.
+
+    Attributes:
+        lesson: the one that was opened last; "" if none was.
+        answered, right: how many of its questions were answered, and answered correctly.
+    """
+
+    lesson: str = ""
+    answered: int = 0
+    right: int = 0
+
+
 class Classes:
     """The classes of a server. Thread-safe.
 
@@ -176,6 +191,7 @@ class Classes:
         self._class_of: dict[str, str] = {}  # id of the class by visitor, the teacher's too; replaced, never changed
         self._teacher_of: dict[str, str] = {}  # by run; replaced, never changed
         self._visited: dict[str, float] = {}  # by visitor in a class, since the server started
+        self._lessons: dict[str, LessonProgress] = {}  # by student, since the server started
         self._started = clock()
         for file in sorted(folder.glob("*.json")):
             self._read(file)
@@ -215,6 +231,15 @@ class Classes:
         """Note that a visitor's page asked about its class."""
         if owner in self._class_of:
             self._visited[owner] = self._clock()
+
+    def note_lesson(self, owner: str, progress: LessonProgress) -> None:
+        """Note what a student's page says about lessons; it is kept in memory only."""
+        if owner in self._class_of:
+            self._lessons[owner] = progress
+
+    def lesson_of(self, owner: str) -> LessonProgress:
+        """Return what a student's page last said about lessons."""
+        return self._lessons.get(owner, LessonProgress())
 
     def _of(self, owner: str | None) -> Class | None:
         found = self._classes.get(self._class_of.get(owner or "", ""))
@@ -500,6 +525,7 @@ class Classes:
         self._applied_to = {waiting.owner: each.id for each in classes for waiting in each.applicants}
         self._class_of |= {each.teacher: each.id for each in classes}
         self._teacher_of = {run: each.teacher for each in classes for one in each.students for run in one.runs}
+        self._lessons = {owner: each for owner, each in list(self._lessons.items()) if owner in self._class_of}
         self._visited = {owner: at for owner, at in list(self._visited.items()) if owner in self._class_of}
 
 

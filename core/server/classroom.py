@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.runs import RunError, RunQuality
-from core.server.classes import Class, ClassError, Handout, Student
+from core.server.classes import Class, ClassError, Handout, LessonProgress, Student
 from core.server.registry import Runs
 
 BY_TEACHER = "stopped and saved by the teacher of the class; press Resume to continue"
@@ -63,6 +63,7 @@ class BoardRow:
     help_seconds: float | None = None
     is_away: bool = False
     num_active: int = 0
+    lesson: LessonProgress = field(default_factory=LessonProgress)
 
     @property
     def needs_help(self) -> bool:
@@ -82,6 +83,11 @@ class Classroom:
         self._runs, self._classes, self._owner, self._network = runs, runs.classes, owner, network
 
     # ---- the teacher
+
+    @property
+    def is_on_this_machine(self) -> bool:
+        """Whether the visitor's browser runs on the machine that serves the page."""
+        return not self._network
 
     @property
     def taught(self) -> Class | None:
@@ -104,9 +110,7 @@ class Classroom:
         """
         for name in (parameters.get("run", ""), *parameters.get("compare", "").split(",")):
             if name and not self._is_for_all(name):
-                raise ClassError(
-                    f"run={name[:60]!r} is not shared; choose “Share by link” in the menu of runs before you send it"
-                )
+                raise ClassError(self._not_for_all(name))
         self._classes.send(self._owner, parameters)
 
     def remove(self, numbers: Collection[int]) -> None:
@@ -182,6 +186,7 @@ class Classroom:
             runs=tuple(runs),
             help_seconds=None if student.help_since is None else max(0.0, time.time() - student.help_since),
             is_away=self._classes.seconds_away(student.owner) > AWAY_SECONDS,
+            lesson=self._classes.lesson_of(student.owner),
             num_active=sum(live.owner == student.owner and live.pool == pool for live in self._runs.active()),
         )
         if not runs:
@@ -199,6 +204,27 @@ class Classroom:
             queue_position=progress.queue_position,
             seconds_to_start=progress.seconds_to_start,
         )
+
+    def _not_for_all(self, name: str) -> str:
+        """Return why a link to a run cannot be sent, with the run's title if it is the visitor's own."""
+        try:
+            is_own = self._runs.ownership(name).owner == self._owner
+            title = self._runs[name].title if is_own else ""
+        except RunError:
+            title = ""
+        if not title:
+            return "link: it names a run that your students may not see; send a shared or a shipped run"
+        return f"“{title}” is not shared; choose “Share by link” in the menu of runs before you send it"
+
+    def student_of(self, run: str) -> str:
+        """Return the nickname of the student of the visitor's class who trained a run; "" if none did."""
+        taught = self.taught
+        students = taught.students if taught is not None and self._classes.may_read(self._owner, run) else ()
+        return next((each.nickname for each in students if run in each.runs), "")
+
+    def note_lesson(self, progress: LessonProgress) -> None:
+        """Note what the visitor's page says about lessons."""
+        self._classes.note_lesson(self._owner, progress)
 
     def _is_for_all(self, name: str) -> bool:
         try:

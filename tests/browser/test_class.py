@@ -125,6 +125,8 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
     expect(board.locator(".end")).to_contain_text("Really end?")
     board.locator(".end").click()
     expect(board.locator(".open")).to_be_visible()
+    expect(line).to_contain_text("You are no longer in the class")
+    line.get_by_role("button").click()
     expect(line).to_be_hidden()
     assert runs.classes.attended_by(owner) is None
     assert errors == []
@@ -162,5 +164,12 @@ def test_a_teacher_lets_students_in_one_by_one_and_removes_several(
     board.locator(".remove-chosen").click()
     board.get_by_role("button", name="Really remove 1?").click()
     expect(board.locator(".empty")).to_be_visible()
-    expect(student.locator(".seat")).to_be_hidden()
+    expect(student.locator(".seat")).to_contain_text("your teacher removed you")
+    board.locator(".large").click()
+    assert board.locator(".qr").evaluate("(picture) => picture.getBoundingClientRect().width") == 400
+    expect(board.locator(".empty")).to_be_hidden()
+    teacher.set_viewport_size({"width": 1366, "height": 768})
+    assert board.evaluate("(dialog) => dialog.scrollHeight <= dialog.clientHeight")  # all of it is seen
+    board.locator(".large").click()
+    expect(board.locator(".empty")).to_be_visible()
     assert errors == []

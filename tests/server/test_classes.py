@@ -406,8 +406,9 @@ def test_the_board_shows_each_students_latest_run_and_who_needs_help_first(schoo
 
 def test_a_link_to_a_private_run_is_not_sent(school: School, tiny: Preset):
     private = school.by(TEACHER).start(tiny)
-    for parameters in ({"run": private}, {"compare": f"{private},x"}, {"run": "nobodys"}):
+    for parameters in ({"run": private}, {"compare": f"{private},x"}):
         assert "is not shared" in refused(school.runs.classroom().send, parameters)
+    assert "your students may not see" in refused(school.runs.classroom().send, {"run": "nobodys"})
     school.runs.share(private, True)
     school.runs.classroom().send({"run": private})
     assert school.by(ANNA).classroom().seat().handout.parameters == {"run": private}

@@ -4,20 +4,24 @@ import csv
 import io
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import segno
 from pydantic import Field
 
 from core.config import preset_names
 from core.generation import Beam, Greedy, Sample
+from core.runs import RunError
 from core.server.access import VisitorRuns
-from core.server.classes import MAX_PARAMETERS, MAX_VALUE
+from core.server.classes import MAX_PARAMETERS, MAX_VALUE, LessonProgress
 from core.server.classroom import RESULT_COLUMNS, BoardRow
 from core.storage.errors import InputError
 from ui.components.component import Request, ServerFunction, validated
+from ui.serving.local_addresses import is_loopback, reachable_addresses
 
 MAX_NUMBERS = 200  # of students and of those who wait
 MAX_ADDRESS = 200  # characters of the page's address
@@ -28,6 +32,14 @@ _STRATEGY = {field for kind in (Greedy, Beam, Sample) for field in kind.model_fi
 PARAMETERS = _OPENED | _SELECTED | _STRATEGY | {"strategy", "prefix"}
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+(?:/[A-Za-z0-9._~%/-]*)?")
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
+
+
+class RoleRequest(Request):
+    """A request for the visitor's role, with what a student's page says about lessons."""
+
+    lesson: str = Field(default="", pattern=r"^[a-z0-9-]{0,40}$")
+    answered: int = Field(default=0, ge=0, le=1_000)
+    right: int = Field(default=0, ge=0, le=1_000)
 
 
 class CodeRequest(Request):
@@ -76,7 +88,7 @@ class SendRequest(Request):
 def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
     """Return the server functions of the script, which the bar adds to its own."""
     return {
-        "class_role": validated(Request, lambda _: role(runs)),
+        "class_role": validated(RoleRequest, partial(visit, runs)),
         "class_open": validated(Request, lambda _: open_class(runs)),
         "class_code": validated(CodeRequest, partial(code, runs)),
         "class_end": validated(Request, lambda _: end(runs)),
@@ -93,6 +105,21 @@ def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
         "class_leave": validated(Request, lambda _: leave(runs)),
         "class_help": validated(HelpRequest, partial(ask_for_help, runs)),
     }
+
+
+def visit(runs: VisitorRuns, request: RoleRequest) -> dict[str, Any]:
+    """Return ``role``, after noting what a student's page says about lessons."""
+    runs.classroom().note_lesson(LessonProgress(request.lesson, request.answered, request.right))
+    return role(runs)
+
+
+def nickname_of(runs: VisitorRuns, run: str) -> str:
+    """Return the nickname of the student who trained a run, for the teacher of their class; "" for everyone else."""
+    if not runs.has_visitors:
+        return ""
+    with suppress(RunError):  # the visitor has no cookie yet
+        return runs.classroom().student_of(run)
+    return ""
 
 
 def role(runs: VisitorRuns) -> dict[str, Any]:
@@ -119,17 +146,37 @@ def open_class(runs: VisitorRuns) -> dict[str, Any]:
 def code(runs: VisitorRuns, request: CodeRequest) -> dict[str, Any]:
     """Return the code of the visitor's class, its link, its QR code as the address of a picture, and the presets.
 
+    If the page was opened on the machine that serves it, ``addresses`` are those at which others may reach it, and the
+    link has the first of them instead of a loopback address. ``local`` is whether only this machine opens the link.
+
     Raises:
         InputError: the address is not that of a page.
     """
-    if not _ADDRESS.fullmatch(request.address):
-        raise InputError(f"address={request.address[:60]!r} is not the address of a page")
-    taught = runs.classroom().taught
+    page, port = _parsed(request.address)
+    classroom = runs.classroom()
+    taught = classroom.taught
     if taught is None:
         return role(runs)
-    link = f"{request.address}?class={taught.code}"
+    found = reachable_addresses(port or {"http": 80, "https": 443}[page.scheme]) if classroom.is_on_this_machine else []
+    reach = [page._replace(netloc=f"{each}:{port}" if port else each) for each in found]
+    if is_loopback(page.hostname or "") and reach:
+        page = reach[0]
+    link = f"{page.geturl()}?class={taught.code}"
     picture = segno.make(link, error="m", micro=False).svg_data_uri(scale=4, border=2, light="white")
-    return {"code": taught.code, "link": link, "picture": picture, "presets": preset_names()}
+    about = {"code": taught.code, "link": link, "picture": picture, "presets": preset_names()}
+    addresses = [each.geturl() for each in reach]
+    return about | {"address": page.geturl(), "addresses": addresses, "local": is_loopback(page.hostname or "")}
+
+
+def _parsed(address: str) -> tuple[SplitResult, int | None]:
+    """Return the address of a page and its port, if it has one; InputError if it is none."""
+    try:
+        page = urlsplit(address)
+        if _ADDRESS.fullmatch(address) and page.hostname:
+            return page, page.port
+    except ValueError:  # a port above 65535, or half a bracket
+        pass
+    raise InputError(f"address={address[:60]!r} is not the address of a page")
 
 
 def end(runs: VisitorRuns) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import { download, fileName } from "../../web/files.js";
 import { formatResult, formatSeconds } from "../../web/format.js";
 
 const POLL_MS = { open: 1500, closed: 5000 };
-const COLUMNS = ["", "Student", "Run", "Progress", "Exact match", "State", ""];
+const COLUMNS = ["", "Student", "Run", "Progress", "Exact match", "State", "Lesson", ""];
 
 /** { lead, showIn }: the teacher's side. `poll` calls the server like `call`, but explains no error. `button` opens the dialog, and says how many students need help. */
 export function makeBoard({ call, poll, dialog, button, show, openRun }) {
@@ -17,6 +17,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
   let parts = null; // elements of the dialog
 
   let isPressed = false; // a button that is replaced between press and release gets no click
+  let address = pageAddress(); // of the link to the class
   const chosen = new Set(); // numbers of students, to remove several together
   let asking = ""; // what was pressed once; a page in a frame may not ask with confirm()
 
@@ -35,6 +36,10 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
       return "place " + row.queue_position + " in the queue" + (row.seconds_to_start == null ? "" : ", starts in about " + formatSeconds(row.seconds_to_start));
     }
     return row.status === "failed" && row.message ? "failed: " + row.message : row.status;
+  }
+
+  function lessonText({ lesson, answered, right }) {
+    return lesson ? lesson.replaceAll("-", " ") + (answered ? " · " + right + " of " + answered + " right" : "") : "–";
   }
 
   function signs(row) {
@@ -67,6 +72,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
       make("td", { class: "number" }, run ? progress : null, run ? row.step.toLocaleString("en") + " / " + row.steps.toLocaleString("en") : ""),
       make("td", { class: "number" }, formatResult(row) || "–"),
       make("td", {}, stateText(row)),
+      make("td", { class: "lesson" }, lessonText(row.lesson)),
       make("td", { class: "does" },
         asks ? make("button", { type: "button", class: "helped", "data-does": "helped " + row.number, onclick: () => act("helped", row.number) }, "Helped") : null,
         row.num_active ? make("button", { type: "button", class: "stop", "data-does": "stop " + row.number, onclick: () => act("stop", row.number), "aria-label": "Stop the runs of " + row.nickname },
@@ -153,7 +159,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
   }
 
   async function changeCode() {
-    const about = await call("new_code", { address: pageAddress() });
+    const about = await call("new_code", { address });
     if (about?.code) showInvitation(about);
   }
 
@@ -219,11 +225,24 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
         setText(copied, "Select the link and copy it.");
       }
     };
+    const large = make("button", { type: "button", class: "large", "aria-pressed": "false", onclick: () => {
+      const isLarge = dialog.classList.toggle("projected");
+      large.setAttribute("aria-pressed", String(isLarge));
+      setText(large, isLarge ? "Show the board" : "Show large");
+    } }, dialog.classList.contains("projected") ? "Show the board" : "Show large");
+    const reach = make("select", { class: "reach", "aria-label": "Address of this computer", onchange: async () => {
+      const other = await call("code", { address: reach.value });
+      if (other?.code) showInvitation(other);
+    } }, ...about.addresses.map((each) => make("option", { value: each, selected: each === about.address }, each)));
+    address = about.address;
+    reach.hidden = about.addresses.length < 2;
     parts.invitation.replaceChildren(
       make("img", { class: "qr", src: about.picture, alt: "QR code of the link to the class", width: "148", height: "148" }),
       make("div", {}, make("p", { class: "code", "aria-label": "Code" }, about.code.slice(0, 4) + " " + about.code.slice(4)),
         make("p", { class: "address" }, about.link),
-        make("div", { class: "tools" }, make("button", { type: "button", class: "copy", onclick: copy }, "Copy link"), copied,
+        about.local ? make("p", { class: "problem bad", role: "alert" }, "Only this computer opens this address. Start the lab with --host 0.0.0.0, so that the room can reach it.") : null,
+        reach,
+        make("div", { class: "tools" }, make("button", { type: "button", class: "copy", onclick: copy }, "Copy link"), copied, large,
           make("button", { type: "button", class: "results", onclick: downloadResults }, "Download results (CSV)"),
           parts.end)));
   }
@@ -249,6 +268,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
 
   dialog.addEventListener("close", () => {
     asking = "";
+    dialog.classList.remove("projected");
     if (parts) setText(parts.end, END);
   });
   dialog.addEventListener("pointerdown", () => (isPressed = true));

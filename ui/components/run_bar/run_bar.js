@@ -54,7 +54,7 @@ export function mount({ element, trigger, props, server, watch }) {
     const { run, latest } = feed;
     const active = isActive();
     setText(part("title"), latest?.title ?? (run ? "…" : feed.loading ? "Loading …" : "Choose a run"));
-    setText(part("task"), latest ? latest.task : "");
+    setText(part("task"), latest ? (latest.student ? "Run of \u2068" + latest.student + "\u2069 · " : "") + latest.task : "");
     part("dot").className = "dot " + (active ? "training" : latest?.status === "failed" ? "failed" : "");
     part("state").hidden = !latest;
     showProblem();
