@@ -18,6 +18,7 @@ from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, uns
 from core.server.classroom import Classroom
 from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
+from core.server.networks import site_of
 from core.server.queue import NO_POOL
 from core.server.registry import Runs
 from core.server.sweeps import Sweeps
@@ -46,6 +47,11 @@ class Visitor:
     owner: str | None
     returning: bool = True
     network: str = ""
+
+    @property
+    def site(self) -> str:
+        """The networks of IPv6 that may be the same customer's, see ``site_of``; else ``network``."""
+        return site_of(self.network)
 
 
 @dataclass(frozen=True)
@@ -451,12 +457,15 @@ class VisitorRuns:
         if not network:
             return
         active = {live.folder.name for live in self._runs.active()}
-        used = sum(whose == network for name, whose in self._networks.items() if name in active)
-        limit = max(1, self.limits.max_queued // 2)
-        if used >= limit:
-            raise RunError(
-                f"{used} runs from your network are training or queued, and the limit is {limit}; stop one, or wait"
-            )
+        of_site = [
+            whose for name, whose in self._networks.items() if name in active and site_of(whose) == site_of(network)
+        ]
+        half, more = max(1, self.limits.max_queued // 2), max(1, self.limits.max_queued * 3 // 4)
+        for used, limit in ((of_site.count(network), half), (len(of_site), more)):
+            if used >= limit:
+                raise RunError(
+                    f"{used} runs from your network are training or queued, and the limit is {limit}; stop one, or wait"
+                )
 
     def _check_shared(self, name: str) -> None:
         """Raise RunError if the visitor's network would share more than its part of the disk."""

@@ -21,6 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from core.config import NAME_PATTERN
 from core.server.limits import Limits
+from core.server.networks import site_of
 from core.server.nicknames import look_alike, validate_nickname
 from core.storage.atomic import write_atomically
 from core.storage.error_messages import explain_error
@@ -105,6 +106,7 @@ class Class(_Stored):
         id: also the name of its file.
         teacher: id of the visitor who opened it.
         pool: names the runs that share one turn in the queue: those of all classes that were opened from one network.
+        site: as ``pool``, of the networks of IPv6 that may be the same customer's.
         opened: in seconds since 1970.
         next_number: of the next student.
         door: whether the code lets students in, lets them ask the teacher, or lets nobody in.
@@ -114,6 +116,7 @@ class Class(_Stored):
     code: str = Field(pattern=f"^{_CODE.pattern}$")
     teacher: Id
     pool: str = Field(pattern=r"^class-[0-9a-f]{16}$")
+    site: str = Field(default="", pattern=r"^(class-[0-9a-f]{16})?$")
     opened: float
     next_number: int = Field(default=1, ge=1)
     students: tuple[Student, ...] = Field(default=(), max_length=10_000)
@@ -262,13 +265,14 @@ class Classes:
             if len(self._classes) >= self._limits.max_classes:
                 raise ClassError(f"{len(self._classes)} classes are open, which is the limit; try again later")
             pool = _pool(network)
-            of_network = sum(each.pool == pool for each in self._classes.values())
+            site = _pool(site_of(network))
+            of_network = sum(pool == each.pool or site == each.site for each in self._classes.values())
             if network and of_network >= CLASSES_PER_NETWORK:
                 raise ClassError(f"{of_network} classes of your network are open, which is the limit; end one of them")
             if network and of_network and len(self._classes) >= self._limits.max_classes // 2:
                 raise ClassError("a class of your network is open, and the other places are for other networks; end it")
             code = self._unused_code()
-            new = Class(id=secrets.token_hex(8), code=code, teacher=owner, pool=pool, opened=self._clock())
+            new = Class(id=secrets.token_hex(8), code=code, teacher=owner, pool=pool, site=site, opened=self._clock())
             self._store(new)
             self.visit(owner)
             return new
@@ -369,7 +373,7 @@ class Classes:
                 raise ClassError(f"the class has {len(found.students)} students, which is the limit")
             if found.door == "locked":
                 raise ClassError("the class is locked: its teacher lets nobody else in")
-            waits = found.door == "approval" or self._wrong_codes.suspects(network)
+            waits = found.door == "approval" or self._wrong_codes.suspects(site_of(network))
             if waits and len(found.applicants) >= MAX_APPLICANTS:
                 raise ClassError(f"{MAX_APPLICANTS} wait for the teacher to let them in, which is the limit")
             with suppress(ClassError):
@@ -437,7 +441,7 @@ class Classes:
             if each.code == plain:
                 return each
         if _CODE.fullmatch(plain):
-            self._wrong_codes.count(network)
+            self._wrong_codes.count(site_of(network))
         raise ClassError(f"no open class has the code {code[:20]!r}; it has {CODE_LENGTH} letters and digits")
 
     def _taught(self, owner: str) -> Class:

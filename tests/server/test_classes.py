@@ -149,6 +149,17 @@ def test_two_networks_do_not_hold_all_classes(classes: Classes):
     assert classes.open(owner("teacher"), SCHOOL).code
 
 
+def test_a_customer_with_256_networks_of_ipv6_opens_two_classes_and_guesses_no_codes(classes: Classes):
+    opened = classes.open(owner("teacher"), SCHOOL)
+    classes.open(owner("a"), "2001:db8:1:100::/56")
+    assert "of your network" in refused(classes.open, owner("b"), "2001:db8:1:200::/56")
+    wrong = "2" * 8 if opened.code != "2" * 8 else "3" * 8
+    for number in range(MAX_WRONG_CODES):
+        refused(classes.join, owner(f"g{number}"), f"2001:db8:1:{number:02x}00::/56", wrong, "G")
+    join(classes, "guesser", opened, "2001:db8:1:ff00::/56")
+    assert classes.attended_by(owner("guesser")) is None
+
+
 def test_the_operator_lists_and_closes_classes(classes: Classes, tmp_path: Path, capsys):
     opened = classes.open(owner("teacher"), SCHOOL)
     join(classes, "anna", opened)

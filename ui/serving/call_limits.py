@@ -124,6 +124,7 @@ def refusal(visitor: Visitor, present: Iterable[Visitor], *, per_visitor: int, p
     for whose, count, limit in (
         ("your", sum(each.owner == visitor.owner for each in others), per_visitor),
         ("your network's", sum(each.network == visitor.network != "" for each in others), per_network),
+        ("your network's", sum(each.site == visitor.site != "" for each in others), per_network * 3 // 2),
     ):
         if count >= limit:
             return f"{count} of {whose} calls are waiting or running, and the limit is {limit}; try again in a moment"

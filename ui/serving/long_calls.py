@@ -69,13 +69,13 @@ class LongCalls:
             group: the calls that it shares the number of running ones with.
             limit: that number; None is no limit.
         """
-        network, now = visitor.network, time.monotonic()
+        network, now = visitor.site, time.monotonic()
         if not network or self._presence is None:
             return False
         of_network = [each for each in self._running.values() if each.network == network]
         if limit is not None and limit > 2 and sum(each.group == group for each in of_network) >= limit - 1:
             return True  # one is always left for somebody else
-        if not self._is_long(visitor, function) or not self._presence.is_elsewhere(network):
+        if not self._is_long(visitor, function) or not self._presence.is_elsewhere(visitor.network):
             return False
         return any(
             each.is_long or now - each.started > LONG_SECONDS for each in of_network
@@ -84,7 +84,7 @@ class LongCalls:
     def start(self, call: str, visitor: Visitor, function: BlockFunction, group: str) -> None:
         """Note that a call starts."""
         is_long = self._is_long(visitor, function)
-        self._running[call] = _Running(visitor.network, group, is_long, time.monotonic())
+        self._running[call] = _Running(visitor.site, group, is_long, time.monotonic())
 
     def end(self, call: str, visitor: Visitor, function: BlockFunction) -> None:
         """Note that a call has ended; if it computed for long, its network rests."""
@@ -96,7 +96,7 @@ class LongCalls:
             computed = now - running.started
         keys = [(visitor.owner or "", str(function._id))]
         if keys[0] not in self._last:
-            keys.append((visitor.network, str(function._id)))
+            keys.append((visitor.site, str(function._id)))
         for key in keys:
             self._last[key] = computed
             self._last.move_to_end(key)
@@ -104,11 +104,11 @@ class LongCalls:
             self._last.popitem(last=False)
         self._rested_at = {each: until for each, until in self._rested_at.items() if until > now}
         if computed > LONG_SECONDS or function.concurrency_id == CPU["concurrency_id"]:
-            until = max(now, self._rested_at.get(visitor.network, 0.0)) + REST * computed
-            self._rested_at[visitor.network] = until
+            until = max(now, self._rested_at.get(visitor.site, 0.0)) + REST * computed
+            self._rested_at[visitor.site] = until
 
     def _is_long(self, visitor: Visitor, function: BlockFunction) -> bool:
         if function.concurrency_id == CPU["concurrency_id"]:
             return True
-        own, others = ((whose or "", str(function._id)) for whose in (visitor.owner, visitor.network))
+        own, others = ((whose or "", str(function._id)) for whose in (visitor.owner, visitor.site))
         return self._last.get(own, self._last.get(others, 0.0)) > LONG_SECONDS
