@@ -25,6 +25,7 @@ from core.runs import DEFAULT_ROOT, delete_leftovers
 from core.runs.shipped import add_shipped_runs
 from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
+from core.storage.error_messages import bounded
 from core.storage.errors import InputError, LabError
 from core.storage.folder_check import check_folder
 from core.training.devices import DEVICES, device_named
@@ -56,7 +57,7 @@ def main() -> None:
             os.environ[TRUSTED_PROXIES] = trusted_proxies(options.trusted_proxy, os.environ)
         root = folder_of_runs(options.checkpoints)
     except LabError as error:
-        parser.error(str(error))
+        parser.error(bounded(str(error)))
     from ui.serving.launch import serve  # Gradio takes seconds to import: the options are checked before
     from ui.serving.visitors import Presence
 

@@ -7,6 +7,7 @@ standard output is one JSON object; after an error its only key is ``error``.
 
 import argparse
 import contextlib
+import errno
 import importlib
 import io
 import json
@@ -15,9 +16,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from core.cli import COMMANDS, EXAMPLES
+from core.storage.error_messages import bounded
 from core.storage.errors import InputError, LabError
 
 
@@ -39,21 +41,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except LabError as error:
-        if os.environ.get("LOCAL_RANK", "0") == "0":  # under torchrun, one process of this machine reports it
-            print(f"error: {error}", file=sys.stderr)
-            _print_error(str(error), as_json=as_json)
+        _report(error, as_json=as_json)
         return 2
     except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:  # what a user typed as the name of a file or folder
+            raise
+        _report(InputError(f"file={str(error.filename)!r}: {error.strerror}"), as_json=as_json)
+        return 2
     except KeyboardInterrupt:  # Ctrl+C, at a command that has nothing to save
         _print_error("interrupted", as_json=as_json)
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(bounded(message))
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line; the arguments of a command are added if it is chosen."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="python -m core",
         description="Train small sequence-to-sequence models and inspect their attention.",
         epilog=_examples("train", "decode") + "\n\nCOMMAND --help lists the arguments of a command and more examples.",
@@ -140,12 +150,20 @@ def _load_plugins(words: Sequence[str]) -> list[str]:
     return [*others, *rest]
 
 
+def _report(error: LabError, *, as_json: bool) -> None:
+    """Print a user's error; under torchrun, one process of this machine does."""
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        message = bounded(str(error))
+        print(f"error: {message}", file=sys.stderr)
+        _print_error(message, as_json=as_json)
+
+
 def _print_error(message: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"error": message}), flush=True)
 
 
-class _CommandParser(argparse.ArgumentParser):
+class _CommandParser(_Parser):
     """The parser of one command; its arguments are added when it is first used."""
 
     def __init__(self, command: str, **settings: Any) -> None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "pull": "pull a run from the Hugging Face Hub, after checking every file",
     "deploy": "create or update a Hugging Face Space that serves the page",
     "site": "write a static site that trains and decodes in the visitor's browser",
+    "classes": "list the classes that are open on a server, and close some",
     "bench": "run a benchmark on this machine",
 }
 """Every command with its one-line summary, in the order of ``--help``."""
@@ -36,6 +37,7 @@ EXAMPLES = {
     "presets": ("", "digits-reversal", "--times"),
     "runs": ("", "--json"),
     "rename": ('first "Half the steps, with dropout"',),
+    "classes": ("", "--close 0123456789abcdef"),
     "train": (
         "--preset digits-reversal --run first",
         "--preset digits-reversal --set training.steps=500 --set model.dropout=0.1",

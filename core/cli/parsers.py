@@ -52,6 +52,17 @@ def _runs(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _classes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--close",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="end this class, as its teacher would; the option may be repeated",
+    )
+    add_json(parser)
+
+
 def _rename(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="RUN", help="name of the run")
     parser.add_argument(
@@ -479,6 +490,7 @@ ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "presets": _presets,
     "runs": _runs,
     "rename": _rename,
+    "classes": _classes,
     "train": _train,
     "sweep": _sweep,
     "sweep-table": _sweep_table,

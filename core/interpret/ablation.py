@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 from weakref import WeakKeyDictionary
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from core.evaluation.outputs import count_exact
 from core.evaluation.passes import evaluation_mode, sequences_per_pass
@@ -19,6 +19,7 @@ from core.models.hooks import hooks
 from core.models.seq2seq import Block, Head
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
+from core.storage.text_checksum import has_changed, with_checksum, without_checksum
 from core.tasks import Batch, Task, fixed_pairs
 from core.text.vocab import PAD_ID
 
@@ -209,7 +210,7 @@ def save_grid(path: Path, grid: AblationGrid) -> None:
         if known.step == grid.step and (known.sequences, known.ablation) != (grid.sequences, grid.ablation)
     ]
     try:
-        write_atomically(path, _File(grids=(*others, grid)).model_dump_json(indent=1).encode())
+        write_atomically(path, with_checksum(_File(grids=(*others, grid)).model_dump_json(indent=1)))
     except OSError as error:
         _log.warning("%s: cannot save the head ablation, it will be measured again: %s", path, error)
 
@@ -217,8 +218,11 @@ def save_grid(path: Path, grid: AblationGrid) -> None:
 def _read(path: Path) -> _File:
     """Read a file of grids; a missing or damaged file counts as empty, since grids can be measured again."""
     try:
-        return _File.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
+        content = path.read_bytes()
+        if has_changed(content):
+            raise ValueError("it does not match its checksum")
+        return _File.model_validate_json(without_checksum(content))
+    except (OSError, ValueError) as error:
         if path.exists():
             _log.warning("%s is ignored: %s", path, error)
         return _File()

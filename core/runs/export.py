@@ -16,6 +16,7 @@ from core.runs.model_card import model_card, vocabulary_json
 from core.runs.names import stored_title
 from core.storage.errors import InputError
 from core.storage.tensor_file import write_tensors
+from core.storage.text_checksum import without_checksum
 
 WEIGHTS, PRESET, VOCABULARY, CARD = "model.safetensors", "preset.yaml", "vocabulary.json", "README.md"
 
@@ -79,7 +80,7 @@ def package_files(folder: RunFolder) -> dict[str, bytes]:
         export_weights(folder, weights)
         files = {WEIGHTS: weights.read_bytes()}
     loaded = load_run(folder.path)
-    files[PRESET] = (folder.path / "preset.yaml").read_bytes()
+    files[PRESET] = without_checksum((folder.path / "preset.yaml").read_bytes())
     files[VOCABULARY] = vocabulary_json(loaded.task).encode()
     files[CARD] = model_card(loaded, folder.read_info(), title=folder.read_title()).encode()
     if loaded.preset.task.own_data and loaded.task.has_pairs:

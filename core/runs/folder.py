@@ -56,9 +56,13 @@ from core.runs.names import (
 )
 from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than, previous_path, write_atomically
 from core.storage.errors import CheckpointError, LabError
+from core.storage.text_checksum import has_changed, with_checksum, without_checksum
 
 PAIRS = "pairs.tsv"
 BEST = "best.safetensors"
+WITH_CHECKSUM = ("preset.yaml", "run.json", SUBWORDS)
+_UNCHECKED_INFO = re.compile(rb'\{\s*"format"')
+_CHANGED_INFO = "run.json was changed after it was written, so the status and the figures may be wrong"
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
 _STALE_SECONDS = 3600.0  # creating a run never takes this long
 _LEFT_BEHIND = re.compile(r"\.[a-z0-9-]+\.([0-9a-f]{8}\.)?(new|deleted)")
@@ -124,7 +128,8 @@ class RunFolder:
         draft.mkdir()
         try:
             for file, content in (files | dict(contents)).items():
-                write_atomically(draft / file, content)
+                is_text = file in WITH_CHECKSUM
+                write_atomically(draft / file, with_checksum(bytes(content)) if is_text else content)
             folder = cls._first_free(root, draft, name, preset)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -203,13 +208,13 @@ class RunFolder:
                 weights do not contain it.
         """
         try:
-            return read_preset(self._preset_yaml(), name=self.name)
+            return read_preset(without_checksum(self._preset_yaml()), name=self.name)
         except CheckpointError as error:
             raise self._read_error(f"preset.yaml is missing and cannot be restored: {error}") from error
         except OSError as error:
             raise self._read_error(f"preset.yaml cannot be read: {error.strerror or error}") from error
         except ConfigError as error:
-            reason = self._missing_plugins() or self.changed_plugins() or "preset.yaml is damaged"
+            reason = self._missing_plugins() or self.changed_plugins() or f"preset.yaml is damaged{self._remedy()}"
             raise RunError(f"run={self.name!r}: {reason}: {error}") from error
 
     def has_preset(self) -> bool:
@@ -226,18 +231,18 @@ class RunFolder:
         """
         if self.has_preset():
             return False
-        write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
+        self.replace_preset(preset)
         return True
 
     def replace_preset(self, preset: Preset) -> None:
-        """Replace ``preset.yaml`` by the run's preset with another number of training steps.
+        """Replace ``preset.yaml``, such as by the run's preset with another number of training steps.
 
-        The caller must hold the lock.
+        The caller must hold the lock, unless every process would write the same content.
 
         Raises:
             OSError: the folder cannot be written to.
         """
-        write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
+        write_atomically(self.path / "preset.yaml", with_checksum(preset_to_yaml(preset)))
 
     def ensure_preset(self) -> Preset:
         """Read the preset; if ``preset.yaml`` was deleted, restore it and add a note to the run's message.
@@ -268,11 +273,17 @@ class RunFolder:
     def written_info(self) -> RunInfo:
         """Read ``run.json`` without verifying the status; RunError as for ``read_info``."""
         try:
-            return RunInfo.model_validate_json((self.path / "run.json").read_bytes())
+            content = (self.path / "run.json").read_bytes()
+            info = RunInfo.model_validate_json(without_checksum(content))
         except OSError as error:
             raise self._read_error(f"run.json cannot be read: {error.strerror or error}") from error
         except ValidationError as error:
             raise RunError(f"run={self.name!r}: run.json is damaged") from error
+        # Without a checksum, the format comes first. A file whose checksum cannot be found starts differently.
+        is_other = has_changed(content) or (without_checksum(content) == content and not _UNCHECKED_INFO.match(content))
+        if is_other and _CHANGED_INFO not in info.message:
+            info = info.model_copy(update={"message": "; ".join(filter(None, [info.message, _CHANGED_INFO]))})
+        return info
 
     def with_verified_status(self, info: RunInfo) -> RunInfo:
         """Return ``info``, with status "interrupted" if it says the run is active but no process holds its lock."""
@@ -309,7 +320,7 @@ class RunFolder:
 
     def write_info(self, info: RunInfo) -> None:
         """Replace ``run.json``. The caller must hold the lock, or be the only user of the folder."""
-        write_atomically(self.path / "run.json", info.model_dump_json(indent=1).encode())
+        write_atomically(self.path / "run.json", with_checksum(info.model_dump_json(indent=1)))
 
     def add_note(self, note: str) -> None:
         """Append a note to the run's message, once; it is logged instead if the folder is locked or read-only."""
@@ -372,7 +383,13 @@ class RunFolder:
     def _preset_yaml(self) -> bytes:
         """Return the content of ``preset.yaml``; if it is missing, that in the best weights, or CheckpointError."""
         try:
-            return (self.path / "preset.yaml").read_bytes()
+            content = (self.path / "preset.yaml").read_bytes()
+            if has_changed(content) or (content.startswith(b"#") and without_checksum(content) == content):
+                raise RunError(
+                    f"run={self.name!r}: preset.yaml was changed after it was written; delete its first line, which is "
+                    f"its checksum, to keep the change{self._remedy()}"
+                )
+            return content
         except FileNotFoundError:
             from core.storage.tensor_file import read_tensors  # imports torch, which a list of runs does not need
 
@@ -380,6 +397,9 @@ class RunFolder:
             if not isinstance(text, str):
                 raise CheckpointError(f"{self.best.name} contains no preset") from None
             return text.encode()
+
+    def _remedy(self) -> str:
+        return ", or delete the file to restore it from best.safetensors" if self.best.exists() else ""
 
     def _read_error(self, reason: str) -> RunError:
         return RunError(f"run={self.name!r}: {reason if self.exists() else 'there is no such run'}")

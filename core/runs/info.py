@@ -181,6 +181,7 @@ class RunInfo(BaseModel):
         sequences_seen: number of training sequences in all steps so far.
         seconds: training time in seconds, summed over all resumptions.
         provenance: the sessions of its training; empty before the first, and in older files.
+        metrics_sha256: of ``metrics.jsonl`` when the training ended; None while it lasts, and in older files.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -199,3 +200,4 @@ class RunInfo(BaseModel):
     sequences_seen: int = 0
     seconds: float = 0.0
     provenance: Provenance = ()
+    metrics_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None

@@ -7,6 +7,7 @@ title that was given is stored in ``title.json``, which training never writes.
 
 import contextlib
 import itertools
+import logging
 import os
 import re
 import unicodedata
@@ -19,6 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from core.config import MAX_NAME_LENGTH, Preset
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
+from core.storage.text_checksum import has_changed, with_checksum, without_checksum
 
 Naming = Callable[[Preset], Iterator[str]]
 """Proposes names for a new run of a preset; the first that is free is taken."""
@@ -26,12 +28,14 @@ Naming = Callable[[Preset], Iterator[str]]
 SECRET_LENGTH = 24  # characters out of 36: 124 bits
 MAX_TITLE_LENGTH = 60  # characters
 TITLE_FILE = "title.json"
+_log = logging.getLogger(__name__)
 _SECRET = re.compile(rf"-[a-z0-9]{{{SECRET_LENGTH}}}$")
 _SECRET_IN_TEXT = re.compile(rf"(?<=[a-z0-9]-[a-z0-9]{{4}})[a-z0-9]{{{SECRET_LENGTH - 4}}}(?![a-z0-9])")
 _NUMBER = re.compile(r"^(?P<stem>.+)-(?P<number>\d{1,9})$")
 _JOINERS = "\u200c\u200d"  # Persian words and many emoji need them; they change no order of characters
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format characters, surrogates, line and paragraph separators
 _INVISIBLE = ("Cf", "Mn", "Zs")
+_BLANK = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"  # letters and signs without ink
 
 
 # ---- names
@@ -136,6 +140,10 @@ def validate_name(field: str, text: str, *, max_length: int) -> str:
                 f"{field} has the character U+{ord(character):04X} at position {position}; "
                 "line breaks and control characters are not allowed"
             )
+        if character in _BLANK:
+            raise InputError(
+                f"{field} has the character U+{ord(character):04X} at position {position}, which is invisible"
+            )
     if all(unicodedata.category(character) in _INVISIBLE for character in name):
         raise InputError(f"{field} has no visible character")
     return name
@@ -155,9 +163,17 @@ def read_title(folder: Path) -> str:
 def stored_title(folder: Path) -> str | None:
     """Return the title that the run in a folder was given; None if there is none, or it is damaged."""
     try:
-        return _TitleFile.model_validate_json((folder / TITLE_FILE).read_bytes()).title
-    except (OSError, ValidationError):
+        content = (folder / TITLE_FILE).read_bytes()
+        title = _TitleFile.model_validate_json(without_checksum(content)).title
+    except FileNotFoundError:
         return None
+    except (OSError, ValidationError) as error:
+        _log.warning("%s is ignored: %s", folder / TITLE_FILE, error)
+        return None
+    if has_changed(content):
+        _log.warning("%s is ignored: it does not match its checksum", folder / TITLE_FILE)
+        return None
+    return title
 
 
 def write_title(folder: Path, title: str) -> None:
@@ -174,7 +190,7 @@ def write_title(folder: Path, title: str) -> None:
 
 def title_content(title: str) -> bytes:
     """Return the content of the file that stores a valid title."""
-    return _TitleFile(title=title).model_dump_json().encode()
+    return with_checksum(_TitleFile(title=title).model_dump_json())
 
 
 def _unchanged(title: str) -> str:
@@ -194,4 +210,9 @@ class _TitleFile(BaseModel):
 def folded(title: str) -> str:
     """Return what two titles that look alike have in common."""
     text = unicodedata.normalize("NFKC", title).casefold()
-    return " ".join("".join(each for each in text if each not in _JOINERS).split())
+    return " ".join("".join(each for each in text if each not in _JOINERS and not _is_variation(each)).split())
+
+
+def _is_variation(character: str) -> bool:
+    """Whether a character only chooses between two pictures of the one before it."""
+    return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"

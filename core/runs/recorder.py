@@ -1,5 +1,6 @@
 """Write a training run to its folder: metrics, best weights, and the state to resume from."""
 
+import hashlib
 import logging
 import math
 import time
@@ -17,7 +18,7 @@ from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
 from core.runs.folder import RunError, RunFolder
-from core.runs.info import Provenance, RunQuality, Status, ValidationFigures
+from core.runs.info import ACTIVE, Provenance, RunQuality, Status, ValidationFigures
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
@@ -64,9 +65,12 @@ class Recorder:
 
     def __init__(self, folder: RunFolder, state: TrainingState, *, with_replay: bool = True, command: str = "") -> None:
         self.folder, self.state = folder, state
-        self.history = History.load(folder.metrics)
+        self.info = folder.read_info()
+        self.history = History.load(folder.metrics, sha256=self.info.metrics_sha256)
         self.replay = Replay.load(folder.replay_file, state.preset.training.evaluate_every)
         self.weights_by_step = WeightsByStep.load(folder.weights_by_step_file)
+        damaged = (self.history.damage, self.replay.damage, self.weights_by_step.damage)
+        state.notice = "; ".join(filter(None, [state.notice, *damaged]))
         self.history.rewind(state.step, evaluated_step=state.evaluated_step)
         self.replay.rewind(state.evaluated_step)
         self.weights_by_step.rewind(state.evaluated_step)
@@ -74,7 +78,6 @@ class Recorder:
         if self._snapshot_taker:
             self._health_taker = HealthTaker(state.task, state.model, self._snapshot_taker.pairs)
         self._steps_to_keep = _steps_to_keep(state) if self._snapshot_taker and self._snapshot_taker.inputs else ()
-        self.info = folder.read_info()
         self._earlier_sessions = self.info.provenance
         self._session = begin_session(
             command=command,
@@ -236,9 +239,14 @@ class Recorder:
                 "sequences_seen": state.sequences_seen,
                 "seconds": round(state.seconds, 3),
                 "provenance": self._provenance(),
+                "metrics_sha256": None if status in ACTIVE else self._metrics_sha256(),
             }
         )
         self.folder.write_info(self.info)
+
+    def _metrics_sha256(self) -> str:
+        with self.folder.metrics.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _provenance(self) -> Provenance:
         """Return the sessions of the run so far, this one last."""

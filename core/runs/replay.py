@@ -23,10 +23,13 @@ class Replay:
 
     Args:
         every: training steps between two evaluations of the run.
+
+    Attributes:
+        damage: what is wrong with the file that it was loaded from; "" if nothing is.
     """
 
     def __init__(self, every: int) -> None:
-        self.every = every
+        self.every, self.damage = every, ""
         self._snapshots: list[Snapshot] = []
         self._lock = threading.Lock()
 
@@ -75,13 +78,15 @@ class Replay:
 
     @classmethod
     def load(cls, path: Path, every: int) -> "Replay":
-        """Read the snapshots of a file; empty if the file is missing, or damaged (which is logged)."""
+        """Read the snapshots of a file; empty if the file is missing, or damaged, which ``damage`` says."""
         replay = cls(every)
         if path.is_file():
             try:
                 replay._snapshots = _read(path)
             except (CheckpointError, ValidationError, ValueError) as error:
                 _log.warning("%s: ignoring a damaged replay: %s", path, error)
+                reason = str(error) if isinstance(error, CheckpointError) else f"{path.name} is damaged"
+                replay.damage = f"{reason}; attention over the training cannot be shown, the rest can"
         return replay
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.config import Preset
 from core.runs.folder import RunError, RunFolder, check_resumable, list_runs
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a list of runs waits for none of them
     from core.tasks import Task
     from core.training.history import History
 
+_Loaded = TypeVar("_Loaded", "History", "Replay", "WeightsByStep")
 CACHED_FILES = 2_000
 CACHED_LARGE_FILES = 64  # histories, replays, models: a class of fifty has as many runs open
 MAX_CACHED_BYTES = 50_000_000  # of the files of histories, and of replays
@@ -145,7 +146,11 @@ class Run:
         """The metrics by step; empty if there are none."""
         from core.training.history import History
 
-        return self.cache.histories.get(self.folder.metrics, lambda: History.load(self.folder.metrics))
+        def load() -> History:
+            sha256 = self.folder.written_info().metrics_sha256
+            return self._noted(History.load(self.folder.metrics, sha256=sha256))
+
+        return self.cache.histories.get(self.folder.metrics, load)
 
     @property
     def replay(self) -> "Replay":
@@ -153,7 +158,7 @@ class Run:
         from core.runs.replay import Replay
 
         every, file = self.preset.training.evaluate_every, self.folder.replay_file
-        return self.cache.replays.get(file, lambda: Replay.load(file, every))
+        return self.cache.replays.get(file, lambda: self._noted(Replay.load(file, every)))
 
     @property
     def weights_by_step(self) -> "WeightsByStep":
@@ -161,7 +166,7 @@ class Run:
         from core.runs.weights_by_step import WeightsByStep
 
         file = self.folder.weights_by_step_file
-        return self.cache.weights_by_step.get(file, lambda: WeightsByStep.load(file))
+        return self.cache.weights_by_step.get(file, lambda: self._noted(WeightsByStep.load(file)))
 
     @property
     def size(self) -> int:
@@ -214,6 +219,12 @@ class Run:
         from core.tasks import build_task
 
         return build_task(self.preset.task, pairs=self.folder.pairs)
+
+    def _noted(self, loaded: _Loaded) -> _Loaded:
+        """Return what was loaded from a file, after adding a note to the run's message if the file is damaged."""
+        if loaded.damage:
+            self.folder.add_note(loaded.damage)
+        return loaded
 
     def _status_without_weights(self) -> str:
         _ = self.preset  # raises if it is missing too

@@ -41,9 +41,14 @@ def steps_to_keep(steps: int, *, every: int, num_bytes: int) -> tuple[int, ...]:
 
 
 class WeightsByStep:
-    """The weights of a model after some training steps. Thread-safe: may be read while it is added to."""
+    """The weights of a model after some training steps. Thread-safe: may be read while it is added to.
+
+    Attributes:
+        damage: what is wrong with the file that they were loaded from; "" if nothing is.
+    """
 
     def __init__(self) -> None:
+        self.damage = ""
         self._weights: dict[int, dict[str, torch.Tensor]] = {}  # replaced, never changed
         self._is_saved = True
 
@@ -77,13 +82,14 @@ class WeightsByStep:
 
     @classmethod
     def load(cls, path: Path) -> "WeightsByStep":
-        """Read the weights of a file; none if the file is missing, or damaged (which is logged)."""
+        """Read the weights of a file; none if the file is missing, or damaged, which ``damage`` says."""
         loaded = cls()
         if path.is_file():
             try:
                 loaded._weights = _by_step(read_tensors(path)[0])
             except CheckpointError as error:
                 _log.warning("%s: ignoring damaged weights by step: %s", path, error)
+                loaded.damage = f"{error}; earlier steps of the training cannot be opened, the rest can"
         return loaded
 
 

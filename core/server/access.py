@@ -18,6 +18,7 @@ from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, uns
 from core.server.classroom import Classroom
 from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
+from core.server.networks import site_of
 from core.server.queue import NO_POOL
 from core.server.registry import Runs
 from core.server.sweeps import Sweeps
@@ -46,6 +47,11 @@ class Visitor:
     owner: str | None
     returning: bool = True
     network: str = ""
+
+    @property
+    def site(self) -> str:
+        """The networks of IPv6 that may be the same customer's, see ``site_of``; else ``network``."""
+        return site_of(self.network)
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,7 @@ class VisitorRuns:
             pool = self._runs.classes.pool_of(owner)
             name = self._runs.start(preset, name=self._naming(like), owner=owner, pairs=pairs, pool=pool)
             self._note_network(name)
-            self._runs.classes.add_run(owner, name)
+            self._note_in_class(name, pool)
             self._title_new(name, like or preset.name)
             return name
 
@@ -292,9 +298,10 @@ class VisitorRuns:
         self.limits.check(self._runs[self.own(name).name].preset, pairs=self._runs[name].folder.pairs)
         with self._start_lock:
             self._check_limits(adds_run=False)
-            self._runs.resume(name, pool=self._runs.classes.pool_of(self._owner()))
+            pool = self._runs.classes.pool_of(self._owner())
+            self._runs.resume(name, pool=pool)
             self._note_network(name)
-            self._runs.classes.add_run(self._owner(), name)
+            self._note_in_class(name, pool)
 
     def classroom(self) -> Classroom:
         """Return what the visitor may do with classes.
@@ -421,9 +428,8 @@ class VisitorRuns:
         """Raise RunError if a limit on the number of runs, or on their disk space, is reached."""
         limits, owner, active = self.limits, self._owner(), self._runs.active()
         num_active, max_active = sum(live.owner == owner for live in active), limits.max_active_per_visitor
-        if pool := self._runs.classes.pool_of(owner):
+        if self._runs.classes.pool_of(owner):
             max_active = ACTIVE_PER_STUDENT if max_active is None else min(max_active, ACTIVE_PER_STUDENT)
-            self._check_pool(pool)
         else:
             self._check_queue()
         if max_active is not None and num_active >= max_active:
@@ -436,13 +442,6 @@ class VisitorRuns:
         if limits.max_runs_per_visitor is not None and len(own) >= limits.max_runs_per_visitor:
             raise RunError(f"you have {len(own)} runs, and the limit is {limits.max_runs_per_visitor}; delete one")
         self._check_disk(own)
-
-    def _check_pool(self, pool: str) -> None:
-        """Raise RunError if the visitor's class has as many runs as two of each of its students."""
-        used = sum(live.pool == pool for live in self._runs.active())
-        limit = ACTIVE_PER_STUDENT * self.limits.max_students
-        if used >= limit:
-            raise RunError(f"{used} runs of your class are training or queued, and the limit is {limit}; wait")
 
     def _check_queue(self) -> None:
         """Raise RunError if the queue is full, or the visitor's network holds half of it, regardless of cookies.
@@ -458,12 +457,15 @@ class VisitorRuns:
         if not network:
             return
         active = {live.folder.name for live in self._runs.active()}
-        used = sum(whose == network for name, whose in self._networks.items() if name in active)
-        limit = max(1, self.limits.max_queued // 2)
-        if used >= limit:
-            raise RunError(
-                f"{used} runs from your network are training or queued, and the limit is {limit}; stop one, or wait"
-            )
+        of_site = [
+            whose for name, whose in self._networks.items() if name in active and site_of(whose) == site_of(network)
+        ]
+        half, more = max(1, self.limits.max_queued // 2), max(1, self.limits.max_queued * 3 // 4)
+        for used, limit in ((of_site.count(network), half), (len(of_site), more)):
+            if used >= limit:
+                raise RunError(
+                    f"{used} runs from your network are training or queued, and the limit is {limit}; stop one, or wait"
+                )
 
     def _check_shared(self, name: str) -> None:
         """Raise RunError if the visitor's network would share more than its part of the disk."""
@@ -484,6 +486,13 @@ class VisitorRuns:
         self._networks = {run: whose for run, whose in self._networks.items() if run in active}
         in_class = self._runs.classes.pool_of(self._visitor()) != NO_POOL
         self._networks[name] = "" if in_class else self._network()
+
+    def _note_in_class(self, name: str, pool: str) -> None:
+        """Show a run that was started to the teacher, or stop it if its owner has left the class meanwhile."""
+        owner = self._visitor()
+        if owner is not None and pool != NO_POOL and self._runs.classes.pool_of(owner) != pool:
+            self._runs.stop_in_class(owner, pool)
+        self._runs.classes.add_run(owner, name)
 
     def _network(self) -> str:
         return "" if self._current_visitor is None else self._current_visitor().network

@@ -11,16 +11,18 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import NAME_PATTERN
-from core.runs.names import folded, validate_name
 from core.server.limits import Limits
+from core.server.networks import site_of
+from core.server.nicknames import look_alike, validate_nickname
 from core.storage.atomic import write_atomically
 from core.storage.error_messages import explain_error
 from core.storage.errors import LabError
@@ -28,13 +30,14 @@ from core.text.validation import validate_text
 
 ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # without I, L, O, 0 and 1, which look alike
 CODE_LENGTH = 8  # 31^8: 850 billion codes
-MAX_WRONG_CODES, WRONG_CODE_SECONDS = 60, 600.0  # of one network: forty students mistype, a guesser needs centuries
+MAX_WRONG_CODES, WRONG_CODE_SECONDS = 60, 600.0  # of one network: forty students mistype
+MAX_APPLICANTS = 100  # who wait for the teacher to let them in
 MAX_NETWORKS = 10_000  # whose wrong codes are remembered
-MAX_NICKNAME = 30  # characters
 MAX_STUDENT_RUNS = 50  # remembered of each student, the latest
 MAX_PARAMETERS, MAX_VALUE = 40, 2_000  # of a page's address that the teacher sends
 MAX_HOURS = 24  # that a class lasts, whoever visits it
-CLASSES_PER_NETWORK = 2  # a school has one address; see ``Class.pool``
+CLASSES_PER_NETWORK = 2  # a school has one address; the second only while half of all are free
+DOORS = ("open", "approval", "locked")
 _log = logging.getLogger(__name__)
 _CODE = re.compile(f"[{ALPHABET}]{{{CODE_LENGTH}}}")
 
@@ -44,7 +47,7 @@ class ClassError(LabError):
 
 
 def _nickname(text: str) -> str:
-    if validate_name("nickname", text, max_length=MAX_NICKNAME) != text:
+    if validate_nickname(text) != text:
         raise ValueError("spaces around the nickname")
     return text
 
@@ -64,19 +67,27 @@ class _Stored(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class Student(_Stored):
-    """A student.
+class Applicant(_Stored):
+    """Somebody who waits for the teacher to let them in.
 
     Attributes:
-        number: names the student on the teacher's page, where owners' ids are not shown.
+        number: names them on the teacher's page, where owners' ids are not shown; theirs as a student too.
         owner: id of the visitor.
-        runs: names of the runs that were started or resumed in the class, the latest last.
-        help_since: when the student asked for help, in seconds since 1970; None if they did not.
     """
 
     number: int = Field(ge=1)
     owner: Id
     nickname: Annotated[str, AfterValidator(_nickname)]
+
+
+class Student(Applicant):
+    """A student.
+
+    Attributes:
+        runs: names of the runs that were started or resumed in the class, the latest last.
+        help_since: when the student asked for help, in seconds since 1970; None if they did not.
+    """
+
     runs: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = Field(default=(), max_length=MAX_STUDENT_RUNS)
     help_since: float | None = None
 
@@ -94,20 +105,24 @@ class Class(_Stored):
     Attributes:
         id: also the name of its file.
         teacher: id of the visitor who opened it.
-        pool: names the runs that share one quota and one turn in the queue: those of all classes that were opened from
-            one network. So a second class, or one opened after another has ended, gets no quota of its own.
+        pool: names the runs that share one turn in the queue: those of all classes that were opened from one network.
+        site: as ``pool``, of the networks of IPv6 that may be the same customer's.
         opened: in seconds since 1970.
         next_number: of the next student.
+        door: whether the code lets students in, lets them ask the teacher, or lets nobody in.
     """
 
     id: str = Field(pattern=r"^[0-9a-f]{16}$")
     code: str = Field(pattern=f"^{_CODE.pattern}$")
     teacher: Id
     pool: str = Field(pattern=r"^class-[0-9a-f]{16}$")
+    site: str = Field(default="", pattern=r"^(class-[0-9a-f]{16})?$")
     opened: float
     next_number: int = Field(default=1, ge=1)
     students: tuple[Student, ...] = Field(default=(), max_length=10_000)
     handout: Handout | None = None
+    door: Literal["open", "approval", "locked"] = "open"
+    applicants: tuple[Applicant, ...] = Field(default=(), max_length=MAX_APPLICANTS)
 
     def student(self, owner: str) -> Student | None:
         """Return a visitor as a student of this class; None if they are not."""
@@ -115,13 +130,17 @@ class Class(_Stored):
 
 
 class WrongCodes:
-    """Wrong codes that each network has tried lately. Visitors can invent cookies, but not addresses."""
+    """Wrong codes that each network has tried lately. Visitors can invent cookies, but not addresses.
+
+    Of a network with many, the teacher decides who comes in. A correct code is never refused: else one student who
+    types wrong ones would keep a whole school out. There are 850 billion codes, and a class lasts for a day.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._tries = clock, OrderedDict[str, deque[float]]()
 
-    def refuses(self, network: str) -> bool:
-        """Return whether a network has tried too many codes, so that even a correct one is refused."""
+    def suspects(self, network: str) -> bool:
+        """Return whether a network has tried so many codes that somebody may be guessing."""
         tries = self._tries.get(network, deque())
         while tries and self._clock() - tries[0] > WRONG_CODE_SECONDS:
             tries.popleft()
@@ -135,6 +154,20 @@ class WrongCodes:
             self._tries.popitem(last=False)
 
 
+@dataclass(frozen=True)
+class LessonProgress:
+    """What a student's page last said about lessons.
+
+    Attributes:
+        lesson: the one that was opened last; "" if none was.
+        answered, right: how many of its questions were answered, and answered correctly.
+    """
+
+    lesson: str = ""
+    answered: int = 0
+    right: int = 0
+
+
 class Classes:
     """The classes of a server. Thread-safe.
 
@@ -142,16 +175,26 @@ class Classes:
         folder: where they are stored; it is created with the first class.
         limits: how many classes there are, how many students each has, and when one ends.
         clock: returns seconds since 1970.
+        on_left: called with a student's id and pool when they leave a class, are removed, or it ends.
     """
 
-    def __init__(self, folder: Path, limits: Limits, *, clock: Callable[[], float] = time.time) -> None:
-        self._folder, self._limits, self._clock = folder, limits, clock
+    def __init__(
+        self,
+        folder: Path,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.time,
+        on_left: Callable[[str, str], None] = lambda owner, pool: None,
+    ) -> None:
+        self._folder, self._limits, self._clock, self._on_left = folder, limits, clock, on_left
         self._lock = threading.RLock()
         self._wrong_codes = WrongCodes(clock)
         self._classes: dict[str, Class] = {}
+        self._applied_to: dict[str, str] = {}  # id of the class by visitor who waits; replaced, never changed
         self._class_of: dict[str, str] = {}  # id of the class by visitor, the teacher's too; replaced, never changed
         self._teacher_of: dict[str, str] = {}  # by run; replaced, never changed
         self._visited: dict[str, float] = {}  # by visitor in a class, since the server started
+        self._lessons: dict[str, LessonProgress] = {}  # by student, since the server started
         self._started = clock()
         for file in sorted(folder.glob("*.json")):
             self._read(file)
@@ -168,6 +211,11 @@ class Classes:
         """Return the class that a visitor is a student of."""
         found = self._of(owner)
         return found if found is not None and found.teacher != owner else None
+
+    def applied_to(self, owner: str) -> Class | None:
+        """Return the class whose teacher a visitor has asked to let them in."""
+        found = self._classes.get(self._applied_to.get(owner, ""))
+        return None if found is None or self._has_expired(found) else found
 
     def may_read(self, owner: str | None, run: str) -> bool:
         """Return whether a run was trained in a class that the visitor teaches."""
@@ -186,6 +234,15 @@ class Classes:
         """Note that a visitor's page asked about its class."""
         if owner in self._class_of:
             self._visited[owner] = self._clock()
+
+    def note_lesson(self, owner: str, progress: LessonProgress) -> None:
+        """Note what a student's page says about lessons; it is kept in memory only."""
+        if owner in self._class_of:
+            self._lessons[owner] = progress
+
+    def lesson_of(self, owner: str) -> LessonProgress:
+        """Return what a student's page last said about lessons."""
+        return self._lessons.get(owner, LessonProgress())
 
     def _of(self, owner: str | None) -> Class | None:
         found = self._classes.get(self._class_of.get(owner or "", ""))
@@ -208,12 +265,14 @@ class Classes:
             if len(self._classes) >= self._limits.max_classes:
                 raise ClassError(f"{len(self._classes)} classes are open, which is the limit; try again later")
             pool = _pool(network)
-            of_network = sum(each.pool == pool for each in self._classes.values())
+            site = _pool(site_of(network))
+            of_network = sum(pool == each.pool or site == each.site for each in self._classes.values())
             if network and of_network >= CLASSES_PER_NETWORK:
                 raise ClassError(f"{of_network} classes of your network are open, which is the limit; end one of them")
-            codes = {each.code for each in self._classes.values()}
-            code = next(code for code in iter(_new_code, "") if code not in codes)
-            new = Class(id=secrets.token_hex(8), code=code, teacher=owner, pool=pool, opened=self._clock())
+            if network and of_network and len(self._classes) >= self._limits.max_classes // 2:
+                raise ClassError("a class of your network is open, and the other places are for other networks; end it")
+            code = self._unused_code()
+            new = Class(id=secrets.token_hex(8), code=code, teacher=owner, pool=pool, site=site, opened=self._clock())
             self._store(new)
             self.visit(owner)
             return new
@@ -239,11 +298,47 @@ class Classes:
                 raise ClassError(f"link: {'.'.join(map(str, detail['loc'][1:]))[:100]}: {detail['msg']}") from error
             self._store(taught.model_copy(update={"handout": handout}))
 
-    def remove(self, owner: str, number: int) -> None:
-        """Remove a student from the class that a visitor teaches."""
+    def remove(self, owner: str, numbers: Collection[int]) -> None:
+        """Remove students from the class that a visitor teaches, and turn away those who wait with these numbers."""
         with self._lock:
             taught = self._taught(owner)
-            self._without(taught, self._numbered(taught, number))
+            gone = [each for each in taught.students if each.number in numbers]
+            students = tuple(each for each in taught.students if each.number not in numbers)
+            waiting = tuple(each for each in taught.applicants if each.number not in numbers)
+            self._store(taught.model_copy(update={"students": students, "applicants": waiting}))
+            for student in gone:
+                self._on_left(student.owner, taught.pool)
+
+    def admit(self, owner: str, numbers: Collection[int]) -> None:
+        """Let those with these numbers, who wait, into the class that a visitor teaches; ClassError if it is full."""
+        with self._lock:
+            taught = self._taught(owner)
+            admitted = [each for each in taught.applicants if each.number in numbers]
+            if len(taught.students) + len(admitted) > self._limits.max_students:
+                raise ClassError(f"the class has {self._limits.max_students} places; remove students, or admit fewer")
+            waiting = tuple(each for each in taught.applicants if each.number not in numbers)
+            new = tuple(Student(number=each.number, owner=each.owner, nickname=each.nickname) for each in admitted)
+            self._store(taught.model_copy(update={"students": (*taught.students, *new), "applicants": waiting}))
+            for each in admitted:
+                self.visit(each.owner)
+
+    def set_door(self, owner: str, door: str) -> None:
+        """Decide what the code of the class that a visitor teaches does; see ``Class``."""
+        if door not in DOORS:
+            raise ClassError(f"door={door[:20]!r} is not one of {', '.join(DOORS)}")
+        with self._lock:
+            self._store(self._taught(owner).model_copy(update={"door": door}))
+
+    def change_code(self, owner: str) -> None:
+        """Give the class that a visitor teaches another code; the students stay, the old code lets nobody in."""
+        with self._lock:
+            self._store(self._taught(owner).model_copy(update={"code": self._unused_code()}))
+
+    def student(self, owner: str, number: int) -> tuple[Class, Student]:
+        """Return the class that a visitor teaches, and a student of it; ClassError if there is none."""
+        with self._lock:
+            taught = self._taught(owner)
+            return taught, self._numbered(taught, number)
 
     def answer_help(self, owner: str, number: int) -> None:
         """Note that a student of the class that a visitor teaches was helped."""
@@ -256,34 +351,52 @@ class Classes:
     def join(self, owner: str, network: str, code: str, nickname: str) -> Class:
         """Make a visitor a student of the class with a code, and return it. A student who joins again gets a new name.
 
+        If the teacher admits students, or the network has tried many wrong codes, the visitor waits for the teacher.
+
         Raises:
             InputError: the nickname is not valid.
-            ClassError: no class has this code, too many wrong ones were tried, the class is full, somebody else in it
-                has the nickname, or the visitor teaches a class.
+            ClassError: no class has this code, it is locked or full, somebody else in it has a nickname that looks like
+                this one, or the visitor teaches a class.
         """
         with self._lock:
             self.expire()
             found = self._with_code(code, network)
-            nickname = validate_name("nickname", nickname, max_length=MAX_NICKNAME)
+            nickname = validate_nickname(nickname)
             if self.taught_by(owner) is not None:
                 raise ClassError("you teach a class; end it before you join one")
-            if any(folded(each.nickname) == folded(nickname) and each.owner != owner for each in found.students):
+            others = [each for each in (*found.students, *found.applicants) if each.owner != owner]
+            if any(look_alike(each.nickname, nickname) for each in others):
                 raise ClassError(f"nickname={nickname!r} is taken in this class; choose another one")
             if (student := found.student(owner)) is not None:
                 return self._replace(found, student, nickname=nickname)
             if len(found.students) >= self._limits.max_students:
                 raise ClassError(f"the class has {len(found.students)} students, which is the limit")
+            if found.door == "locked":
+                raise ClassError("the class is locked: its teacher lets nobody else in")
+            waits = found.door == "approval" or self._wrong_codes.suspects(site_of(network))
+            if waits and len(found.applicants) >= MAX_APPLICANTS:
+                raise ClassError(f"{MAX_APPLICANTS} wait for the teacher to let them in, which is the limit")
             with suppress(ClassError):
                 self.leave(owner)
-            student = Student(number=found.next_number, owner=owner, nickname=nickname)
-            joined = {"students": (*found.students, student), "next_number": student.number + 1}
-            self._store(found := found.model_copy(update=joined))
+            found = self._classes[found.id]  # without the visitor's last request to join it
+            new: dict[str, Any] = {"number": found.next_number, "owner": owner, "nickname": nickname}
+            if waits:
+                joined: dict[str, Any] = {"applicants": (*found.applicants, Applicant(**new))}
+            else:
+                joined = {"students": (*found.students, Student(**new))}
+            self._store(found := found.model_copy(update=joined | {"next_number": found.next_number + 1}))
             self.visit(owner)
             return found
 
     def leave(self, owner: str) -> None:
-        """Leave the class, whose teacher no longer sees the student's runs; ClassError if the visitor is in none."""
+        """Leave the class, whose teacher no longer sees the student's runs; ClassError if the visitor is in none.
+
+        Whoever waits to be let in waits no longer.
+        """
         with self._lock:
+            if (found := self.applied_to(owner)) is not None:
+                waiting = tuple(each for each in found.applicants if each.owner != owner)
+                return self._store(found.model_copy(update={"applicants": waiting}))
             self._without(*self._attended(owner))
 
     def ask_for_help(self, owner: str, wanted: bool) -> None:
@@ -316,20 +429,19 @@ class Classes:
     # ---- changes; all require the lock
 
     def _has_expired(self, found: Class) -> bool:
+        if not self._file(found).exists():  # the operator has closed it, see ``core.cli.classes``
+            return True
         visits = [self._visited.get(owner, 0.0) for owner in (found.teacher, *(each.owner for each in found.students))]
         last = max(self._started, found.opened, *visits)
         return self._clock() - last > 3600 * self._limits.class_hours or self._clock() - found.opened > 3600 * MAX_HOURS
 
     def _with_code(self, code: str, network: str) -> Class:
-        if self._wrong_codes.refuses(network):
-            minutes = round(WRONG_CODE_SECONDS / 60)
-            raise ClassError(f"too many wrong codes from your network; try again in {minutes} minutes")
         plain = re.sub(r"[\s-]", "", code).upper()
         for each in self._classes.values():
             if each.code == plain:
                 return each
         if _CODE.fullmatch(plain):
-            self._wrong_codes.count(network)
+            self._wrong_codes.count(site_of(network))
         raise ClassError(f"no open class has the code {code[:20]!r}; it has {CODE_LENGTH} letters and digits")
 
     def _taught(self, owner: str) -> Class:
@@ -359,6 +471,11 @@ class Classes:
     def _without(self, found: Class, student: Student) -> None:
         students = tuple(each for each in found.students if each.number != student.number)
         self._store(found.model_copy(update={"students": students}))
+        self._on_left(student.owner, found.pool)
+
+    def _unused_code(self) -> str:
+        codes = {each.code for each in self._classes.values()}
+        return next(code for code in iter(_new_code, "") if code not in codes)
 
     def _store(self, changed: Class) -> None:
         try:
@@ -376,6 +493,8 @@ class Classes:
             raise ClassError(f"the class cannot be deleted: {explain_error(error)}") from error
         del self._classes[ended.id]
         self._index()
+        for student in ended.students:
+            self._on_left(student.owner, ended.pool)
         _log.info("class ended", extra={"students": len(ended.students)})
 
     def _file(self, of: Class) -> Path:
@@ -388,8 +507,8 @@ class Classes:
         except (OSError, ValidationError, LabError) as error:
             _log.warning("class not read: %s: %s", file.name, type(error).__name__)
             return
-        owners = [read.teacher, *(each.owner for each in read.students)]
-        numbers = [each.number for each in read.students]
+        owners = [read.teacher, *(each.owner for each in (*read.students, *read.applicants))]
+        numbers = [each.number for each in (*read.students, *read.applicants)]
         is_consistent = (
             file.stem == read.id
             and len(set(owners)) == len(owners)
@@ -407,8 +526,10 @@ class Classes:
     def _index(self) -> None:
         classes = list(self._classes.values())
         self._class_of = {owner.owner: each.id for each in classes for owner in each.students}
+        self._applied_to = {waiting.owner: each.id for each in classes for waiting in each.applicants}
         self._class_of |= {each.teacher: each.id for each in classes}
         self._teacher_of = {run: each.teacher for each in classes for one in each.students for run in one.runs}
+        self._lessons = {owner: each for owner, each in list(self._lessons.items()) if owner in self._class_of}
         self._visited = {owner: at for owner, at in list(self._visited.items()) if owner in self._class_of}
 
 

@@ -1,13 +1,15 @@
 """What a visitor may do with classes, as a teacher or as a student: a teacher reads the runs of their class only."""
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.runs import RunError, RunQuality
-from core.server.classes import Class, ClassError, Handout, Student
+from core.server.classes import Class, ClassError, Handout, LessonProgress, Student
 from core.server.registry import Runs
 
+BY_TEACHER = "stopped and saved by the teacher of the class; press Resume to continue"
 AWAY_SECONDS = 90.0  # since the student's page last asked: browsers let a hidden page ask once a minute
 RESULT_COLUMNS = ("nickname", "run", "preset", "task", "status", "step", "steps", "exact match", "best step", "seconds")
 
@@ -43,6 +45,7 @@ class BoardRow:
         seconds_to_start: see ``RunProgress``.
         help_seconds: how long ago the student asked for help; None if they did not.
         is_away: whether the student's page is closed.
+        num_active: number of runs that train or wait, which ``Classroom.stop`` stops.
     """
 
     number: int
@@ -59,6 +62,8 @@ class BoardRow:
     seconds_to_start: float | None = None
     help_seconds: float | None = None
     is_away: bool = False
+    num_active: int = 0
+    lesson: LessonProgress = field(default_factory=LessonProgress)
 
     @property
     def needs_help(self) -> bool:
@@ -80,6 +85,11 @@ class Classroom:
     # ---- the teacher
 
     @property
+    def is_on_this_machine(self) -> bool:
+        """Whether the visitor's browser runs on the machine that serves the page."""
+        return not self._network
+
+    @property
     def taught(self) -> Class | None:
         """The class that the visitor teaches."""
         return self._classes.taught_by(self._owner)
@@ -89,7 +99,7 @@ class Classroom:
         return self._classes.open(self._owner, self._network)
 
     def end(self) -> None:
-        """End the class, and delete all of it but the runs."""
+        """End the class, and delete all of it but the runs, which are stopped and saved."""
         self._classes.end(self._owner)
 
     def send(self, parameters: dict[str, str]) -> None:
@@ -100,14 +110,29 @@ class Classroom:
         """
         for name in (parameters.get("run", ""), *parameters.get("compare", "").split(",")):
             if name and not self._is_for_all(name):
-                raise ClassError(
-                    f"run={name[:60]!r} is not shared; choose “Share by link” in the menu of runs before you send it"
-                )
+                raise ClassError(self._not_for_all(name))
         self._classes.send(self._owner, parameters)
 
-    def remove(self, number: int) -> None:
-        """Remove a student from the class."""
-        self._classes.remove(self._owner, number)
+    def remove(self, numbers: Collection[int]) -> None:
+        """Remove students from the class, whose runs in it are stopped and saved, and turn away those who wait."""
+        self._classes.remove(self._owner, numbers)
+
+    def admit(self, numbers: Collection[int]) -> None:
+        """Let those who wait into the class."""
+        self._classes.admit(self._owner, numbers)
+
+    def set_door(self, door: str) -> None:
+        """Decide whether the code lets students in, lets them ask, or lets nobody in."""
+        self._classes.set_door(self._owner, door)
+
+    def change_code(self) -> None:
+        """Give the class another code."""
+        self._classes.change_code(self._owner)
+
+    def stop(self, number: int) -> None:
+        """Stop and save what a student trains or has queued in the class."""
+        taught, student = self._classes.student(self._owner, number)
+        self._runs.stop_in_class(student.owner, taught.pool, reason=BY_TEACHER)
 
     def answer_help(self, number: int) -> None:
         """Note that a student was helped."""
@@ -116,13 +141,14 @@ class Classroom:
     def board(self) -> list[BoardRow]:
         """Return a row for each student, first those who need help; ClassError if the visitor teaches no class."""
         self._classes.visit(self._owner)
-        rows = [self._row(each) for each in self._students()]
+        taught = self._taught()
+        rows = [self._row(each, taught.pool) for each in taught.students]
         return sorted(rows, key=lambda row: (not row.needs_help, row.number))
 
     def results(self) -> list[list[Any]]:
         """Return a table with a row for each run of each student, columns as in ``RESULT_COLUMNS``."""
         table: list[list[Any]] = []
-        for student in self._students():
+        for student in self._taught().students:
             before = len(table)
             for run in self._readable_runs(student):
                 info, preset = self._runs[run.name].info, self._runs[run.name].preset
@@ -133,10 +159,10 @@ class Classroom:
                 table.append([student.nickname, *[None] * (len(RESULT_COLUMNS) - 1)])
         return table
 
-    def _students(self) -> tuple[Student, ...]:
+    def _taught(self) -> Class:
         if (taught := self.taught) is None:
             raise ClassError("you teach no open class")
-        return taught.students
+        return taught
 
     def _readable_runs(self, student: Student) -> list[BoardRun]:
         """Return a student's runs that are still there, the latest first."""
@@ -152,7 +178,7 @@ class Classroom:
                 continue
         return found
 
-    def _row(self, student: Student) -> BoardRow:
+    def _row(self, student: Student, pool: str) -> BoardRow:
         runs = self._readable_runs(student)
         row = BoardRow(
             number=student.number,
@@ -160,6 +186,8 @@ class Classroom:
             runs=tuple(runs),
             help_seconds=None if student.help_since is None else max(0.0, time.time() - student.help_since),
             is_away=self._classes.seconds_away(student.owner) > AWAY_SECONDS,
+            lesson=self._classes.lesson_of(student.owner),
+            num_active=sum(live.owner == student.owner and live.pool == pool for live in self._runs.active()),
         )
         if not runs:
             return row
@@ -177,6 +205,27 @@ class Classroom:
             seconds_to_start=progress.seconds_to_start,
         )
 
+    def _not_for_all(self, name: str) -> str:
+        """Return why a link to a run cannot be sent, with the run's title if it is the visitor's own."""
+        try:
+            is_own = self._runs.ownership(name).owner == self._owner
+            title = self._runs[name].title if is_own else ""
+        except RunError:
+            title = ""
+        if not title:
+            return "link: it names a run that your students may not see; send a shared or a shipped run"
+        return f"“{title}” is not shared; choose “Share by link” in the menu of runs before you send it"
+
+    def student_of(self, run: str) -> str:
+        """Return the nickname of the student of the visitor's class who trained a run; "" if none did."""
+        taught = self.taught
+        students = taught.students if taught is not None and self._classes.may_read(self._owner, run) else ()
+        return next((each.nickname for each in students if run in each.runs), "")
+
+    def note_lesson(self, progress: LessonProgress) -> None:
+        """Note what the visitor's page says about lessons."""
+        self._classes.note_lesson(self._owner, progress)
+
     def _is_for_all(self, name: str) -> bool:
         try:
             return self._runs[name].info.shipped or self._runs.ownership(name).shared
@@ -190,12 +239,17 @@ class Classroom:
         self._classes.join(self._owner, self._network, code, nickname)
 
     def leave(self) -> None:
-        """Leave the class, whose teacher no longer sees the runs."""
+        """Leave the class, whose teacher no longer sees the runs; those that train or wait are stopped and saved."""
         self._classes.leave(self._owner)
 
     def ask_for_help(self, wanted: bool) -> None:
         """Ask the teacher for help, or no longer."""
         self._classes.ask_for_help(self._owner, wanted)
+
+    def waits_as(self) -> str:
+        """Return the nickname under which the visitor waits to be let into a class; "" if they do not."""
+        found = self._classes.applied_to(self._owner)
+        return next((each.nickname for each in found.applicants if each.owner == self._owner), "") if found else ""
 
     def seat(self) -> Seat | None:
         """Return what the visitor sees as a student; None if they are in no class."""

@@ -1,12 +1,16 @@
 """Owner of a run, and whether it is shared: stored in ``access.json``, which training never writes."""
 
 import hashlib
+import logging
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from core.runs import RunFolder
 from core.storage.atomic import write_atomically
+from core.storage.text_checksum import has_changed, with_checksum, without_checksum
+
+_log = logging.getLogger(__name__)
 
 
 class Ownership(BaseModel):
@@ -38,12 +42,19 @@ def ownership_file(folder: RunFolder) -> Path:
 
 def read_ownership(folder: RunFolder) -> Ownership:
     """Return a run's ownership."""
+    file = ownership_file(folder)
     try:
-        return Ownership.model_validate_json(ownership_file(folder).read_bytes())
-    except (OSError, ValidationError):
+        content = file.read_bytes()
+        if has_changed(content):
+            raise ValueError("it does not match its checksum")
+        return Ownership.model_validate_json(without_checksum(content))
+    except FileNotFoundError:
+        return NO_OWNER
+    except (OSError, ValueError) as error:
+        _log.warning("%s is ignored, so the run has no owner: %s", file, error)
         return NO_OWNER
 
 
 def write_ownership(folder: RunFolder, ownership: Ownership) -> None:
     """Store a run's ownership."""
-    write_atomically(ownership_file(folder), ownership.model_dump_json().encode())
+    write_atomically(ownership_file(folder), with_checksum(ownership.model_dump_json()))

@@ -38,6 +38,7 @@ from core.storage.error_messages import explain_error
 from core.storage.tensor_file import MAX_HEADER_BYTES
 
 CLASSES = ".classes"  # folder beside the runs; no run can have this name
+AFTER_CLASS = "stopped and saved because you are no longer in the class; press Resume to continue"
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
 SECONDS_BETWEEN_OPENINGS = 3600.0  # of a shared run that are recorded
@@ -101,7 +102,7 @@ class Runs(saved.Runs):
         )
         self.sweeps = Sweeps(root, busy_cores=lambda: self._pool.counts()["training"])
         self._waiting_times = WaitingTimes(self._pool, self.estimates, max_workers=limits.max_runs)
-        self.classes = Classes(root / CLASSES, limits)
+        self.classes = Classes(root / CLASSES, limits, on_left=self.stop_in_class)
         self._ownerships: FileCache[Ownership] = FileCache(saved.CACHED_FILES)
         self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
         self._reported: set[str] = set()
@@ -258,6 +259,13 @@ class Runs(saved.Runs):
         if self.sweeps.stop_run(name):
             return
         self._pool.stop(name, reason=reason)
+
+    def stop_in_class(self, owner: str, pool: str, *, reason: str = AFTER_CLASS) -> None:
+        """Stop what a student of a class trains or has queued in it; without it, they would hold it from outside."""
+        for live in self.active():
+            if (live.owner, live.pool) == (owner, pool) and not live.stop.is_set():
+                with suppress(RunError):  # it has just ended
+                    self._pool.stop(live.folder.name, reason=reason)
 
     def resume(self, name: str, *, pool: str = NO_POOL) -> None:
         """Continue a stopped, failed or interrupted run from its last saved state.

@@ -1,9 +1,11 @@
 """Explain an exception to the user: what went wrong and what to do about it."""
 
 import errno
+import re
 
 from core.storage.errors import LabError
 
+_MAX_WORD, _SHOWN, _MAX_MESSAGE = 300, 80, 4_000  # characters; a path may be long, and all presets are listed
 _SAVED_DATA_KEPT = "data saved before is kept"
 _DISK_FULL = f"the disk is full; {_SAVED_DATA_KEPT}. Delete runs that are not needed, then try again"
 _NOT_WRITABLE = f"the folder of the runs is not writable; {_SAVED_DATA_KEPT}. Make it writable, then try again"
@@ -20,6 +22,14 @@ _DISK_ERRORS = {
     errno.EMFILE: f"the server has too many open files; {_SAVED_DATA_KEPT}. Try again later",
 }
 _OUT_OF_MEMORY = f"out of memory; {_SAVED_DATA_KEPT}. Use a smaller model or a smaller training.batch_size"
+
+
+def bounded(message: str) -> str:
+    """Return a message with its long words and its end cut off: it may repeat what a user or a file sent."""
+    words = re.sub(
+        rf"\S{{{_MAX_WORD + 1},}}", lambda word: f"{word[0][:_SHOWN]}… ({len(word[0]):,} characters)", message
+    )
+    return words if len(words) <= _MAX_MESSAGE else f"{words[:_MAX_MESSAGE]}…"
 
 
 def is_machine_fault(error: BaseException) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from core.config.tasks import ImportedConfig, OwnPairsConfig, TranslationConfig
+from core.storage.text_checksum import has_changed, without_checksum
 from core.tasks.pairs import PairTable, RaggedRows, source_key
 from core.text.subwords import SubwordError, SubwordTokenizer, SubwordTokenizers
 from core.text.vocab import Vocab
@@ -59,10 +60,13 @@ def read_tokenizers(path: Path, config: SubwordsConfig) -> SubwordTokenizers:
 
 
 def read_file(path: Path) -> SubwordTokenizers:
-    """Read ``subwords.json``; SubwordError if it is too large or damaged."""
+    """Read ``subwords.json``; SubwordError if it is too large, damaged or was changed."""
     if path.stat().st_size > MAX_BYTES:
         raise SubwordError(f"{path.name} has {path.stat().st_size:,} bytes; the limit is {MAX_BYTES:,}")
-    return SubwordTokenizers.from_json(path.read_bytes(), path.name)
+    content = path.read_bytes()
+    if has_changed(content):
+        raise SubwordError(f"{path.name} was changed after it was written: its content does not match its checksum")
+    return SubwordTokenizers.from_json(without_checksum(content), path.name)
 
 
 def vocabularies_of(tokenizers: SubwordTokenizers) -> tuple[Vocab, Vocab]:

@@ -24,6 +24,8 @@ Normalization = Literal["identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"
 
 WORD_START = "\u2581"
 NUM_BYTES = 256
+_SENTENCEPIECE_UNK = "<unk>"
+_MAX_SCORE = 1e9  # those learned are log-probabilities or ranks; SentencePiece adds them up in float32
 _MASK = "<mask>"  # of BART, which fills in masked text
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(NUM_BYTES))
 CHARACTER_COVERAGE = 0.9999  # of the training text; rarer characters are written as bytes
@@ -84,7 +86,16 @@ class SubwordTokenizer(BaseModel):
                     raise ValueError(f"{piece} is not a piece but a special token")
         if self.algorithm not in get_args(Algorithm):
             self._check_without_sentencepiece()
+        else:
+            self._check_for_sentencepiece()
         return self
+
+    def _check_for_sentencepiece(self) -> None:
+        if _SENTENCEPIECE_UNK in self.pieces:
+            raise ValueError(f"{_SENTENCEPIECE_UNK} is not a piece but SentencePiece's token for unknown ones")
+        for piece, score in zip(self.pieces, self.scores, strict=True):
+            if abs(score) > _MAX_SCORE:
+                raise ValueError(f"{quote(piece)} has the score {score:g}, and scores are at most {_MAX_SCORE:g}")
 
     def _check_without_sentencepiece(self) -> None:
         if self.byte_fallback or self.normalization != "identity" or self.remove_extra_whitespaces:
@@ -298,7 +309,7 @@ _MODEL_TYPES = {"unigram": 1, "bpe": 2}  # TrainerSpec.ModelType
 
 def _model_proto(tokenizer: SubwordTokenizer) -> bytes:
     """Return the vocabulary as SentencePiece's ModelProto."""
-    pieces = [_piece("<unk>", 0.0, _UNKNOWN)]
+    pieces = [_piece(_SENTENCEPIECE_UNK, 0.0, _UNKNOWN)]
     num_bytes = NUM_BYTES if tokenizer.byte_fallback else 0
     for number, (piece, score) in enumerate(zip(tokenizer.pieces, tokenizer.scores, strict=True)):
         pieces.append(_piece(piece, score, _BYTE if number < num_bytes else _NORMAL))

@@ -1,5 +1,6 @@
 """The metrics of a run by step: kept in memory for the page, and as JSON lines in the run's folder."""
 
+import hashlib
 import json
 import logging
 import threading
@@ -72,9 +73,13 @@ class History:
     After more than ``MAX_POINTS`` steps, each group of consecutive steps keeps the steps with the lowest loss, the
     highest loss and the highest gradient norm, and the last step; groups become wider during the run. The selection
     depends only on the metrics, not on where a run was stopped and resumed. All evaluations are kept.
+
+    Attributes:
+        damage: what is wrong with the file that it was loaded from; "" if nothing is.
     """
 
     def __init__(self) -> None:
+        self.damage = ""
         self._rows: dict[SeriesName, list[Row]] = {"points": [], "evaluations": []}
         self._width = 1  # steps in a group when points were last thinned
         self._lock = threading.Lock()
@@ -202,15 +207,20 @@ class History:
         write_atomically(path, "".join(f"{line}\n" for line in lines).encode())
 
     @classmethod
-    def load(cls, path: Path) -> "History":
+    def load(cls, path: Path, *, sha256: str | None = None) -> "History":
         """Read a file of JSON lines; a damaged line, such as a last one cut off by a crash, is skipped.
 
         A missing file gives an empty history.
+
+        Args:
+            sha256: of the whole file; ``damage`` says if it is another. None checks no more than the lines.
         """
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        content = path.read_bytes() if path.is_file() else b""
+        text = content.decode(errors="replace")  # a line with a byte that is not UTF-8 is damaged, the others are not
         rows: dict[SeriesName, dict[int, Row]] = {"points": {}, "evaluations": {}}
         values_of = {name: itemgetter(*series.columns) for name, series in _SERIES.items()}
         nothing: dict[SeriesName, Row] = {name: (None,) * len(series.optional) for name, series in _SERIES.items()}
+        num_damaged = 0
         for row in _parsed(text):
             try:
                 name: SeriesName = "points" if "loss" in row else "evaluations"
@@ -221,7 +231,14 @@ class History:
                 rows[name][int(step)] = (int(step), float(first), float(second), float(third), *further)
             except (ValueError, TypeError, KeyError, OverflowError):  # None is no row either
                 _log.warning("%s: skipped a damaged line", path)
+                num_damaged += 1
         history = cls()
+        if text and not text.endswith("\n"):
+            num_damaged -= 1  # a crash cut the last line off
+        if num_damaged > 0:
+            history.damage = f"{path.name} is damaged: {num_damaged:,} of its lines were skipped"
+        elif sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+            history.damage = f"{path.name} was changed after it was written, so the curves may be wrong"
         for name, by_step in rows.items():
             history._rows[name] = sorted(by_step.values(), key=step_of)
         history._thin()

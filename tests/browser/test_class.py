@@ -125,6 +125,8 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
     expect(board.locator(".end")).to_contain_text("Really end?")
     board.locator(".end").click()
     expect(board.locator(".open")).to_be_visible()
+    expect(line).to_contain_text("You are no longer in the class")
+    line.get_by_role("button").click()
     expect(line).to_be_hidden()
     assert runs.classes.attended_by(owner) is None
     assert errors == []
@@ -133,3 +135,41 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
 def _teacher(runs: Runs) -> str:
     (file,) = (runs.root / ".classes").glob("*.json")
     return file.read_text().split('"teacher":"')[1][:64]
+
+
+def test_a_teacher_lets_students_in_one_by_one_and_removes_several(
+    public: tuple[Runs, str], people: tuple[Page, Page, list[str]]
+):
+    _, address = public
+    teacher, student, errors = people
+    board = teacher.locator("dialog.lab-class_board")
+    teacher.goto(address)
+    teacher.locator("#run-bar .class").click()
+    board.locator(".open").click()
+    old = board.locator(".code").inner_text()
+    board.locator(".new-code").click()
+    expect(board.locator(".code")).not_to_have_text(old)
+    board.locator("select.door").select_option("approval")
+    student.goto(board.locator(".address").inner_text())
+    entrance = student.locator("dialog.lab-class_board")
+    entrance.locator(".nickname-input").fill("Anna")
+    entrance.locator(".join button").click()
+    expect(student.locator(".seat")).to_contain_text("waiting until your teacher lets you in")
+    expect(board.locator(".waiting")).to_contain_text("1 waits to be let in")
+    board.get_by_role("button", name="Admit Anna").click()
+    expect(student.locator(".seat .help")).to_be_visible()
+    expect(board.locator(".waiting")).to_be_hidden()
+    board.get_by_role("checkbox", name="Choose Anna").check()
+    expect(board.locator(".remove-chosen")).to_have_text("Remove the 1 chosen")
+    board.locator(".remove-chosen").click()
+    board.get_by_role("button", name="Really remove 1?").click()
+    expect(board.locator(".empty")).to_be_visible()
+    expect(student.locator(".seat")).to_contain_text("your teacher removed you")
+    board.locator(".large").click()
+    assert board.locator(".qr").evaluate("(picture) => picture.getBoundingClientRect().width") == 400
+    expect(board.locator(".empty")).to_be_hidden()
+    teacher.set_viewport_size({"width": 1366, "height": 768})
+    assert board.evaluate("(dialog) => dialog.scrollHeight <= dialog.clientHeight")  # all of it is seen
+    board.locator(".large").click()
+    expect(board.locator(".empty")).to_be_visible()
+    assert errors == []

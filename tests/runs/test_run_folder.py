@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from core.config import preset_to_yaml
 from core.runs import RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.storage.tensor_file import write_tensors
 
@@ -100,6 +101,32 @@ def test_missing_and_damaged_runs_are_named(root, tiny):
     (folder.path / "preset.yaml").write_text("task: [")
     with pytest.raises(RunError, match=r"run='torn': preset\.yaml is damaged: not valid YAML"):
         folder.read_preset()
+
+
+def test_a_changed_preset_is_refused_until_its_checksum_or_the_file_is_deleted(root, tiny):
+    folder = RunFolder.create(root, tiny, name="a")
+    file = folder.path / "preset.yaml"
+    assert "  steps: 8 " in file.read_text()
+    file.write_text(file.read_text().replace("  steps: 8 ", "  steps: 9 "))
+    with pytest.raises(RunError, match=r"run='a': preset\.yaml was changed .* delete its first line, .* the change$"):
+        folder.read_preset()
+    write_tensors(folder.best, {}, {"step": 1, "preset": preset_to_yaml(tiny)})
+    with pytest.raises(RunError, match=r"to keep the change, or delete the file to restore it from best\.safetensors"):
+        folder.read_preset()
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[1:]))
+    assert folder.read_preset().training.steps == 9
+    file.unlink()
+    assert folder.ensure_preset() == tiny
+
+
+def test_a_changed_run_json_says_so_until_it_is_written_again(root, tiny):
+    folder = RunFolder.create(root, tiny, name="a", status="stopped")
+    file = folder.path / "run.json"
+    file.write_text(file.read_text().replace('"step": 0', '"step": 7'))
+    assert folder.read_info().step == 7
+    assert "run.json was changed after it was written" in folder.read_info().message
+    folder.write_info(folder.read_info().model_copy(update={"message": ""}))
+    assert folder.read_info().message == ""
 
 
 def test_an_unreadable_preset_of_an_existing_run_is_reported_as_such(root, tiny, monkeypatch):

@@ -40,6 +40,7 @@ OF_THE_SERVER = {
     "adopt",
     "create",
     "ensemble",
+    "stop_in_class",
 }  # not for visitors
 OF_THE_MACHINE = {"device", "import_model", "sweeps"}  # the last two refuse visitors
 ABOUT_PRESETS = {"training_time", "wait_for_training_time", "request_training_times"}

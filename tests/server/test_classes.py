@@ -1,18 +1,30 @@
 """Classes: who may join, how many there are, what is stored, and that a teacher reads the runs of their class only."""
 
 import json
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from core.__main__ import main
 from core.config import Preset
 from core.runs import RunError
 from core.server import Runs
 from core.server.access import ACTIVE_PER_STUDENT, Visitor, VisitorRuns
-from core.server.classes import MAX_HOURS, MAX_WRONG_CODES, WRONG_CODE_SECONDS, Class, ClassError, Classes
+from core.server.classes import (
+    MAX_APPLICANTS,
+    MAX_HOURS,
+    MAX_WRONG_CODES,
+    WRONG_CODE_SECONDS,
+    Class,
+    ClassError,
+    Classes,
+)
+from core.server.classroom import BY_TEACHER
 from core.server.limits import PUBLIC
 from core.server.ownership import owner_of
+from core.server.registry import AFTER_CLASS
 from core.server.waiting_times import starting_times
 from core.storage.errors import InputError
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
@@ -68,15 +80,118 @@ def test_a_code_is_typed_in_any_case_and_with_spaces(classes: Classes):
     assert [each.nickname for each in classes.taught_by(owner("teacher")).students] == ["Anna"]
 
 
-def test_wrong_codes_are_limited_per_network_whatever_the_cookie(classes: Classes, clock: Clock):
+def test_wrong_codes_of_a_network_make_its_students_wait_for_the_teacher_and_keep_nobody_out(
+    classes: Classes, clock: Clock
+):
     opened = classes.open(owner("teacher"), SCHOOL)
     wrong = "2" * 8 if opened.code != "2" * 8 else "3" * 8
-    for number in range(MAX_WRONG_CODES):
-        assert "no open class has the code" in refused(classes.join, owner(f"g{number}"), "198.51.100.1", wrong, "G")
-    assert "too many wrong codes" in refused(classes.join, owner("new"), "198.51.100.1", opened.code, "G")
-    join(classes, "anna", opened)  # another network is not affected
+    for number in range(MAX_WRONG_CODES + 1):
+        assert "no open class has the code" in refused(classes.join, owner(f"g{number}"), SCHOOL, wrong, "G")
+    join(classes, "anna", opened)
+    assert classes.attended_by(owner("anna")) is None
+    assert [each.nickname for each in classes.applied_to(owner("anna")).applicants] == ["anna"]
+    classes.admit(owner("teacher"), [1])
+    assert classes.attended_by(owner("anna")).student(owner("anna")).nickname == "anna"
+    join(classes, "ben", opened, "198.51.100.1")  # another network is not affected
+    assert classes.attended_by(owner("ben")) is not None
     clock.now += WRONG_CODE_SECONDS + 1
-    classes.join(owner("new"), "198.51.100.1", opened.code, "G")
+    join(classes, "cem", opened)
+    assert classes.attended_by(owner("cem")) is not None
+
+
+def test_a_locked_class_lets_nobody_in_and_its_students_stay(classes: Classes):
+    opened = classes.open(owner("teacher"), SCHOOL)
+    join(classes, "anna", opened)
+    classes.set_door(owner("teacher"), "locked")
+    assert refused(join, classes, "ben", opened) == "the class is locked: its teacher lets nobody else in"
+    join(classes, "anna", opened)  # with another nickname, for example
+    assert "is not one of open, approval, locked" in refused(classes.set_door, owner("teacher"), "ajar")
+    assert refused(classes.set_door, owner("anna"), "open") == "you teach no open class"
+
+
+def test_a_teacher_admits_turns_away_and_keeps_the_seats_from_a_program(classes: Classes, clock: Clock, tmp_path: Path):
+    """The attack: one program takes every seat; the teacher changes the code, removes all, and admits."""
+    opened = classes.open(owner("teacher"), SCHOOL)
+    for number in range(3):
+        join(classes, f"fake{number}", opened)
+    assert "has 3 students" in refused(join, classes, "anna", opened)
+    classes.remove(owner("teacher"), [1, 2, 3])
+    classes.set_door(owner("teacher"), "approval")
+    classes.change_code(owner("teacher"))
+    assert "no open class has the code" in refused(join, classes, "fake4", opened)
+    opened = classes.taught_by(owner("teacher"))
+    for name in ("anna", "fake5", "ben"):
+        join(classes, name, opened)
+    assert "is taken" in refused(classes.join, owner("fake6"), SCHOOL, opened.code, "Anna")
+    again = Classes(tmp_path / ".classes", PUBLIC, clock=clock)  # who waits, waits after a restart
+    assert again.applied_to(owner("ben")) is not None
+    anna, fake, ben = classes.taught_by(owner("teacher")).applicants
+    classes.admit(owner("teacher"), [anna.number, ben.number])
+    classes.remove(owner("teacher"), [fake.number])
+    assert [each.nickname for each in classes.taught_by(owner("teacher")).students] == ["anna", "ben"]
+    assert classes.applied_to(owner("fake5")) is None
+    join(classes, "cem", opened)
+    classes.leave(owner("cem"))
+    assert classes.taught_by(owner("teacher")).applicants == ()
+    for number in range(MAX_APPLICANTS):
+        join(classes, f"g{number}", opened)
+    assert "which is the limit" in refused(join, classes, "late", opened)
+    everybody = [each.number for each in classes.taught_by(owner("teacher")).applicants]
+    assert "admit fewer" in refused(classes.admit, owner("teacher"), everybody)
+
+
+def test_two_networks_do_not_hold_all_classes(classes: Classes):
+    for number in range(2):
+        network = f"198.51.100.{number}"
+        classes.open(owner(f"first{number}"), network)
+        with suppress(ClassError):
+            classes.open(owner(f"second{number}"), network)
+    assert classes.open(owner("teacher"), SCHOOL).code
+
+
+def test_a_customer_with_256_networks_of_ipv6_opens_two_classes_and_guesses_no_codes(classes: Classes):
+    opened = classes.open(owner("teacher"), SCHOOL)
+    classes.open(owner("a"), "2001:db8:1:100::/56")
+    assert "of your network" in refused(classes.open, owner("b"), "2001:db8:1:200::/56")
+    wrong = "2" * 8 if opened.code != "2" * 8 else "3" * 8
+    for number in range(MAX_WRONG_CODES):
+        refused(classes.join, owner(f"g{number}"), f"2001:db8:1:{number:02x}00::/56", wrong, "G")
+    join(classes, "guesser", opened, "2001:db8:1:ff00::/56")
+    assert classes.attended_by(owner("guesser")) is None
+
+
+def test_the_operator_lists_and_closes_classes(classes: Classes, tmp_path: Path, capsys):
+    opened = classes.open(owner("teacher"), SCHOOL)
+    join(classes, "anna", opened)
+    command = ["--checkpoints", str(tmp_path), "classes"]
+    assert main(command) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split()[:3] == ["id", "open", "for"]
+    assert row.startswith(opened.id)
+    assert opened.code in row
+    assert main([*command, "--close", "0" * 16]) == 2
+    assert "is not the id of an open class" in capsys.readouterr().err
+    assert main([*command, "--close", opened.id]) == 0
+    assert capsys.readouterr().out == f"closed class {opened.id}\nno class is open\n"
+    assert classes.taught_by(owner("teacher")) is None
+    assert classes.attended_by(owner("anna")) is None
+    classes.expire()
+    assert refused(join, classes, "ben", opened).startswith("no open class has the code")
+
+
+@pytest.mark.parametrize("nickname", ["Аna", "Anа", "Αna", "\u3164", "Anna\u3164", "A\u115fnna", "\u2800"])
+def test_nicknames_with_foreign_or_invisible_letters_are_refused(classes: Classes, nickname: str):
+    opened = classes.open(owner("teacher"), SCHOOL)
+    message = refused(classes.join, owner("x"), SCHOOL, opened.code, nickname)
+    assert "look alike" in message or "invisible" in message
+
+
+def test_a_nickname_in_another_alphabet_is_taken_if_it_looks_like_one(classes: Classes):
+    opened = classes.open(owner("teacher"), SCHOOL)
+    classes.join(owner("sara"), SCHOOL, opened.code, "CAPA")
+    assert "is taken" in refused(classes.join, owner("x"), SCHOOL, opened.code, "САРА")  # Cyrillic
+    classes.join(owner("аня"), SCHOOL, opened.code, "Аня")
+    classes.join(owner("αννα"), SCHOOL, opened.code, "Άννα")
 
 
 @pytest.mark.parametrize("nickname", HOSTILE)
@@ -302,8 +417,9 @@ def test_the_board_shows_each_students_latest_run_and_who_needs_help_first(schoo
 
 def test_a_link_to_a_private_run_is_not_sent(school: School, tiny: Preset):
     private = school.by(TEACHER).start(tiny)
-    for parameters in ({"run": private}, {"compare": f"{private},x"}, {"run": "nobodys"}):
+    for parameters in ({"run": private}, {"compare": f"{private},x"}):
         assert "is not shared" in refused(school.runs.classroom().send, parameters)
+    assert "your students may not see" in refused(school.runs.classroom().send, {"run": "nobodys"})
     school.runs.share(private, True)
     school.runs.classroom().send({"run": private})
     assert school.by(ANNA).classroom().seat().handout.parameters == {"run": private}
@@ -325,19 +441,68 @@ def test_quotas_are_those_of_students_not_of_their_network(school: School, tiny:
     ]
 
 
-def test_opening_classes_again_gives_no_new_quota(make_runs, tiny: Preset):
+def test_a_student_who_comes_and_goes_leaves_nothing_in_the_queue(school: School, tiny: Preset):
+    """The attack: join with an invented cookie, start two long runs, leave, and again, until the class is full."""
+    long = tiny.with_changes(LONG_TRAINING)
+    code, fakes = school.by(TEACHER).classroom().taught.code, []
+    for number in range(PUBLIC.max_students + 2):
+        invented = Visitor(owner_of(f"invented{number}"), network=SCHOOL)
+        school.by(invented).classroom().join(code, "X")
+        fakes += [school.by(invented).start(long) for _ in range(ACTIVE_PER_STUDENT)]
+        school.by(invented).classroom().leave()
+    run = school.by(ANNA).start(tiny)
+    wait_for_status(school.all, run, "finished")
+    assert school.all.active() == []
+    info = school.all[fakes[0]].info
+    assert (info.status, info.message) == ("stopped", AFTER_CLASS)
+
+
+@pytest.mark.parametrize("how", ["removed", "another class", "end", "end of the hours"])
+def test_whoever_is_no_longer_in_a_class_has_no_run_in_it(school: School, tiny: Preset, how: str):
+    long = tiny.with_changes(LONG_TRAINING)
+    names = [school.by(ANNA).start(long) for _ in range(ACTIVE_PER_STUDENT)]
+    teacher = school.by(TEACHER).classroom()
+    if how == "removed":
+        teacher.remove([1])
+    elif how == "another class":
+        code = school.by(STRANGER).classroom().open().code
+        school.by(ANNA).classroom().join(code, "Anna")
+    elif how == "end":
+        teacher.end()
+    else:
+        school.all.classes._clock = lambda: time.time() + 3600 * MAX_HOURS
+        school.all.classes.expire()
+    wait_for(lambda: not school.all.active())
+    assert {school.all[name].info.message for name in names} == {AFTER_CLASS}
+    if how == "removed":  # and she goes on when she is back, or outside
+        school.by(ANNA).resume(names[0])
+        assert school.all[names[0]].info.status in ("queued", "training")
+
+
+def test_the_teacher_stops_the_runs_of_a_student_and_no_others(school: School, tiny: Preset):
+    long = tiny.with_changes(LONG_TRAINING)
+    school.by(ANNA).classroom().leave()
+    before = school.by(ANNA).start(long)  # outside of the class
+    school.by(ANNA).classroom().join(school.by(TEACHER).classroom().taught.code, "Anna")
+    anna, ben = school.by(ANNA).start(long), school.by(BEN).start(long)
+    teacher = school.by(TEACHER).classroom()
+    assert {each.nickname: each.num_active for each in teacher.board()} == {"Anna": 1, "Ben": 1}
+    (number,) = [each.number for each in teacher.board() if each.nickname == "Anna"]
+    teacher.stop(number)
+    wait_for_status(school.all, anna, "stopped")
+    assert school.all[anna].info.message == BY_TEACHER
+    assert {live.folder.name for live in school.all.active()} == {before, ben}
+    assert refused(school.by(BEN).classroom().stop, number) == "you teach no open class"
+
+
+def test_a_second_class_of_a_school_does_not_keep_the_first_from_training(make_runs, tiny: Preset):
     school = School(make_runs(**PUBLIC.model_dump() | {"max_runs": 1, "max_students": 1}))
-    long, started = tiny.with_changes(LONG_TRAINING), 0
-    for number in range(4):
-        code = school.by(TEACHER).classroom().open().code
-        student = Visitor(owner_of(f"invented{number}"), network=SCHOOL)
-        school.by(student).classroom().join(code, "X")
+    long = tiny.with_changes(LONG_TRAINING)
+    for teacher, student in ((TEACHER, ANNA), (STRANGER, BEN)):
+        school.by(student).classroom().join(school.by(teacher).classroom().open().code, "X")
         for _ in range(ACTIVE_PER_STUDENT):
-            with suppress(RunError):
-                school.by(student).start(long)
-                started += 1
-        school.by(TEACHER).classroom().end()
-    assert started == ACTIVE_PER_STUDENT
+            school.by(student).start(long)
+    assert len(school.all.active()) == 2 * ACTIVE_PER_STUDENT
 
 
 def test_a_single_user_and_visitors_without_cookie_have_no_class(make_runs):

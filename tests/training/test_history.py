@@ -90,6 +90,16 @@ def test_a_truncated_last_line_is_skipped(history, tmp_path):
         assert History.load(path).points()["step"] == [1]
 
 
+def test_a_line_with_a_byte_that_is_not_utf8_is_skipped_and_counted(history, tmp_path):
+    history.save(tmp_path / "metrics.jsonl")
+    content = bytearray((tmp_path / "metrics.jsonl").read_bytes())
+    content[5] ^= 0x80
+    (tmp_path / "metrics.jsonl").write_bytes(content)
+    damaged = History.load(tmp_path / "metrics.jsonl")
+    assert damaged.num_rows == history.num_rows - 1
+    assert damaged.damage == "metrics.jsonl is damaged: 1 of its lines were skipped"
+
+
 def test_the_free_running_loss_is_a_column_only_where_it_was_measured(history, tmp_path):
     assert FREE_RUNNING_LOSS not in history.evaluations()
     measured = Evaluation(16, 0.5, 0.5, 0.25, free_running_loss=0.123456789)

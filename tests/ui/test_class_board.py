@@ -2,6 +2,7 @@
 
 import csv
 import io
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.support.run_helpers import wait_for, wait_for_status
 from tests.ui.server_functions import call
 from ui.components.class_board import PARAMETERS, csv_cell
 from ui.components.run_bar import run_bar
+from ui.serving.local_addresses import is_loopback, reachable_addresses
 
 TEACHER, STUDENT = (Visitor(owner_of(name)) for name in ("teacher", "student"))
 ADDRESS = "https://someone-attention-lab.hf.space/"
@@ -54,6 +56,61 @@ def test_the_code_is_part_of_a_link_to_this_page(people: People):
     assert "code" not in people.by(STUDENT, "code", address=ADDRESS)
 
 
+def test_the_link_has_an_address_that_the_room_reaches(people: People, monkeypatch: pytest.MonkeyPatch):
+    local = "http://127.0.0.1:7860/"
+    monkeypatch.setattr("ui.components.class_board.reachable_addresses", lambda port: ["192.168.1.20", "10.0.0.5"])
+    about = people.by(TEACHER, "code", address=local)
+    assert about["link"] == f"http://192.168.1.20:7860/?class={about['code']}"
+    assert about["addresses"] == ["http://192.168.1.20:7860/", "http://10.0.0.5:7860/"]
+    assert not about["local"]
+    assert people.by(TEACHER, "code", address=about["addresses"][1])["link"].startswith("http://10.0.0.5:7860/?class=")
+    elsewhere = Visitor(TEACHER.owner, network="203.0.113.7")  # learns nothing about this machine
+    assert people.by(elsewhere, "code", address=local)["addresses"] == []
+    monkeypatch.setattr("ui.components.class_board.reachable_addresses", lambda port: [])
+    about = people.by(TEACHER, "code", address=local)
+    assert about["local"]
+    assert about["link"].startswith(local)
+    assert "is not the address of a page" in people.by(TEACHER, "code", address="http://127.0.0.1:99999/")["error"]
+
+
+def test_only_addresses_that_accept_connections_are_offered():
+    with socket.create_server(("127.0.0.1", 0)) as loopback:
+        assert reachable_addresses(loopback.getsockname()[1]) == []
+    with socket.create_server(("0.0.0.0", 0)) as everywhere:  # noqa: S104 - what --host 0.0.0.0 does
+        found = reachable_addresses(everywhere.getsockname()[1])
+    assert not any(map(is_loopback, found))
+    for host in ("localhost", "127.0.0.1", "127.1.2.3", "[::1]"):
+        assert is_loopback(host)
+    assert not is_loopback("192.168.1.20")
+
+
+def test_the_board_shows_lessons_and_a_run_says_whose_it_is(people: People, tiny):
+    people.by(STUDENT, "role", lesson="masks", answered=4, right=3)
+    people.by(TEACHER, "role", lesson="heads")
+    (row,) = people.by(TEACHER, "board")["rows"]
+    assert row["lesson"] == {"lesson": "masks", "answered": 4, "right": 3}
+    assert "should match pattern" in people.by(STUDENT, "role", lesson="<img>")["error"]
+    people.asks = STUDENT
+    run = people.runs.start(tiny)
+    wait_for_status(people.all, run, "finished")
+    assert call(people.bar, "feed", {"run": run})["student"] == ""
+    people.asks = TEACHER
+    assert call(people.bar, "feed", {"run": run})["student"] == "@SUM(A1)"
+
+
+def test_a_private_run_is_named_by_its_title(people: People, tiny):
+    people.asks = TEACHER
+    run = people.runs.start(tiny)
+    message = people.by(TEACHER, "send", parameters={"run": run})["error"]
+    assert message.startswith(f"“{people.all[run].title}” is not shared; choose “Share by link”")
+    assert run not in message
+    people.asks = STUDENT
+    other = people.runs.start(tiny)
+    message = people.by(TEACHER, "send", parameters={"run": other})["error"]
+    assert message == "link: it names a run that your students may not see; send a shared or a shipped run"
+    wait_for(lambda: not people.all.active())
+
+
 @pytest.mark.parametrize(
     ("parameters", "rule"),
     [
@@ -61,7 +118,7 @@ def test_the_code_is_part_of_a_link_to_this_page(people: People):
         ({"class": "ABCD2345"}, "is not a parameter of this page's address"),
         ({"onload": "x"}, "is not a parameter of this page's address"),
         ({"preset": "../../etc/passwd"}, "is not one of the presets"),
-        ({"run": "somebodys-run"}, "is not shared"),
+        ({"run": "somebodys-run"}, "may not see"),
         ({"input": "x" * 2_001}, "the maximum is 2,000"),
         ({"input": "a\x00"}, "U+0000"),
         ({}, "at least 1"),

@@ -136,3 +136,13 @@ def test_pages_of_other_sites_are_refused(public, headers):
 def test_the_older_transport_is_closed(public):
     assert httpx.get(f"{public[1]}sse").status_code == 404
     assert httpx.post(f"{public[1]}messages/?session_id={'0' * 32}").status_code == 404
+
+
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_json_that_is_nested_too_deeply_is_a_bad_request(public: tuple[Runs, str], opening: str):
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    for depth in (60, 900, 100_000):
+        answer = httpx.post(public[1], content=opening * depth, headers=headers)
+        assert answer.status_code == 400, depth
+    closed = "[" * 60 + "]" * 60
+    assert "nested too deeply" in httpx.post(public[1], content=closed, headers=headers).text

@@ -8,8 +8,10 @@ import pytest
 from starlette.responses import PlainTextResponse
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from core.server.access import Visitor
 from core.storage.errors import InputError
 from ui.serving import visitors
+from ui.serving.call_limits import refusal
 from ui.serving.client_address import network_of, trusted_proxies
 from ui.serving.visitors import Presence, VisitorCookies
 
@@ -85,6 +87,19 @@ def test_a_visitor_who_was_forgotten_does_not_count_as_having_left_before(monkey
 )
 def test_the_network_of_a_request(client, network: str):
     assert network_of({"client": client}) == network
+
+
+def test_256_networks_of_one_customer_get_no_more_than_three_quarters():
+    customers = [Visitor(f"owner {number}", network=f"2001:db8:1:{number:02x}00::/56") for number in range(256)]
+    assert {each.site for each in customers} == {"2001:db8:1::/48"}
+    present: list[Visitor] = []
+    for visitor in customers:
+        if not refusal(visitor, present, per_visitor=16, per_network=100):
+            present.append(visitor)
+    assert len(present) == 150
+    assert refusal(Visitor("other", network="2001:db8:2::/56"), present, per_visitor=16, per_network=100) == ""
+    assert Visitor("x", network="203.0.113.7").site == "203.0.113.7"
+    assert Visitor("x").site == ""
 
 
 def test_only_named_proxies_are_trusted():

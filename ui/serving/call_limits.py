@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.server.access import Visitor
-from ui.events import CPU
+from ui.serving.long_calls import LongCalls
 from ui.serving.sessions import LightSessions
 from ui.serving.visitors import Presence, visitor_of
 
@@ -21,7 +21,6 @@ MAX_WAITING = 512  # calls in the queue, of all visitors; forty pages that open 
 EVENTS_PER_VISITOR, EVENTS_PER_NETWORK = 16, MAX_WAITING // 2
 THREADS_PER_VISITOR, THREADS_PER_NETWORK = 12, 32  # of the 40 that Gradio and Starlette answer requests in
 MAX_PENDING_SESSIONS = 4_000  # twice as many as those whose answers Gradio keeps
-REST = 3.0  # times as long as a call that computes for long
 MAX_WAIT, SECONDS_BETWEEN_LOOKS = 8.0, 0.05  # for a thread of the network; a page gives up after ten seconds
 _IN_THREADS = ("/gradio_api/component_server", "/gradio_api/run/", "/gradio_api/api/", "/download/")
 _LIMITED = (*_IN_THREADS, "/gradio_api/mcp")  # those of MCP wait for calls
@@ -30,9 +29,10 @@ _LIMITED = (*_IN_THREADS, "/gradio_api/mcp")  # those of MCP wait for calls
 class FairQueue(Queue):
     """Gradio's queue of calls, of which no visitor and no network can fill more than a part.
 
-    The next call to start is one of the network, and within it of the visitor, that has the fewest ahead of it. Of
-    calls that compute for long, a network has one at a time, and then none for ``REST`` times as long as it took,
-    while another network uses the page: else one that asks for report after report would take a core for good.
+    The next call to start is one of the network, and within it of the visitor, that has the fewest ahead of it. A
+    network leaves one of the calls that may run together to the others. Of calls that compute for long, whatever their
+    endpoint, it has one at a time, and then none for ``REST`` times as long as it took, while another network uses the
+    page: else one that asks for report after report, or decodes with a wide beam, would take a core for good.
 
     Args:
         replaced: the queue, whose options are kept; no call has entered it yet.
@@ -49,10 +49,10 @@ class FairQueue(Queue):
             default_concurrency_limit=replaced.default_concurrency_limit,
         )
         self.ANALYTICS_MAX_EVENTS = 1  # of 10,000 calls that Gradio remembers, for what it computes of them
-        self._presence = presence
         self._entering: list[Visitor] = []
-        self._computing: Counter[str] = Counter()  # long calls that run, by network
-        self._rested_at: dict[str, float] = {}  # when each network may have the next one
+        self._long_calls = LongCalls(presence)
+        for function in self.blocks.fns.values():
+            function.fn = self._long_calls.timed(function.fn)
 
     async def push(
         self, body: PredictBodyInternal, request: Request, username: str | None
@@ -74,39 +74,33 @@ class FairQueue(Queue):
 
     def get_events(self) -> tuple[list[Event], bool, str] | None:
         """Take the next call from the queue; None if none may start."""
-        long = self.event_queue_per_concurrency_id.get(CPU["concurrency_id"])
-        if long is None or not long.queue:
-            return super().get_events()
-        order, now = list(long.queue), time.monotonic()
-        long.queue[:] = [event for event in order if not self._rests(_visitor(event).network, now)]
+        groups = [each for each in self.event_queue_per_concurrency_id.values() if each.queue]
+        orders = [list(each.queue) for each in groups]
+        for each, order in zip(groups, orders, strict=True):
+            each.queue[:] = [event for event in order if not self._must_wait(event, each.concurrency_limit)]
         taken = super().get_events()
-        long.queue[:] = [event for event in order if taken is None or event not in taken[0]]
-        if taken is not None and taken[2] == CPU["concurrency_id"]:
-            self._computing[_visitor(taken[0][0]).network] += 1  # ``process_events`` starts later
+        events = [] if taken is None else taken[0]
+        for each, order in zip(groups, orders, strict=True):
+            each.queue[:] = [event for event in order if event not in events]
+        for event in events:  # ``process_events`` starts later
+            self._long_calls.start(event._id, _visitor(event), event.fn, event.concurrency_id)
         return taken
 
     async def process_events(self, events: list[Event], *arguments: Any, **options: Any) -> None:
-        """Answer calls, and note how long a network computes."""
-        started = time.monotonic()
+        """Answer calls, and note how long they compute."""
         try:
             await super().process_events(events, *arguments, **options)
         finally:
-            if events[0].concurrency_id == CPU["concurrency_id"]:
-                self._note_end(_visitor(events[0]).network, started)
             for event in events:
+                self._long_calls.end(event._id, _visitor(event), event.fn)
                 self._forget_session(event)
+
+    def _must_wait(self, event: Event, limit: int | None) -> bool:
+        return self._long_calls.must_wait(_visitor(event), event.fn, event.concurrency_id, limit)
 
     def compute_analytics_summary(self, records: Any) -> dict[str, Any]:
         """Compute nothing: pandas would take milliseconds after every call, and nobody looks at it."""
         return self.cached_event_analytics_summary
-
-    def _note_end(self, network: str, started: float) -> None:
-        """Let a network that computed since ``started`` rest."""
-        self._computing[network] -= 1
-        self._computing += Counter()  # drops those that compute nothing
-        now = time.monotonic()
-        self._rested_at = {each: until for each, until in self._rested_at.items() if until > now}
-        self._rested_at[network] = now + REST * (now - started)
 
     def _forget_session(self, event: Event) -> None:
         """Drop the session of a call that named none: no later call can use it, and Gradio would keep thousands."""
@@ -121,12 +115,6 @@ class FairQueue(Queue):
             for session in [session for session in ids if session not in answers]:
                 del ids[session]
 
-    def _rests(self, network: str, now: float) -> bool:
-        """Whether a long call of a network has to wait for the other networks' sake."""
-        if not network or self._presence is None or not self._presence.is_elsewhere(network):
-            return False
-        return self._computing[network] > 0 or now < self._rested_at.get(network, 0.0)
-
 
 def refusal(visitor: Visitor, present: Iterable[Visitor], *, per_visitor: int, per_network: int) -> str:
     """Return why a visitor's call is refused beside those that wait or run, or ""; a single user has no limit."""
@@ -136,6 +124,7 @@ def refusal(visitor: Visitor, present: Iterable[Visitor], *, per_visitor: int, p
     for whose, count, limit in (
         ("your", sum(each.owner == visitor.owner for each in others), per_visitor),
         ("your network's", sum(each.network == visitor.network != "" for each in others), per_network),
+        ("your network's", sum(each.site == visitor.site != "" for each in others), per_network * 3 // 2),
     ):
         if count >= limit:
             return f"{count} of {whose} calls are waiting or running, and the limit is {limit}; try again in a moment"

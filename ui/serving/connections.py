@@ -12,6 +12,7 @@ with suppress(ImportError):  # not on Windows
 
 import uvicorn
 
+from core.server.networks import site_of
 from ui.serving.client_address import network_of
 
 MAX_FILES = 65_536  # open files that the process allows itself, where the system does
@@ -64,7 +65,8 @@ class LimitedConnection:
         self.network = network_of({"client": self.client})
         self.is_held = True
         self.held[self.network] += 1
-        if self.network and self.held[self.network] > self.most // 2:
+        of_site = sum(count for each, count in self.held.items() if site_of(each) == site_of(self.network))
+        if self.network and (self.held[self.network] > self.most // 2 or of_site > self.most * 3 // 4):
             self.drop()
             return
         if self.held.total() > self.most:

@@ -7,12 +7,13 @@ from typing import Any
 
 import gradio as gr
 
+from core.storage.error_messages import bounded
 from core.storage.errors import LabError
 
 
 def escaped(error: LabError | str) -> str:
     """Return a message for Gradio, which renders messages as HTML; markup in it stays text."""
-    return html.escape(str(error), quote=False)
+    return html.escape(bounded(str(error)), quote=False)
 
 
 def show_errors(function: Callable) -> Callable:

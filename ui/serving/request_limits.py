@@ -25,6 +25,7 @@ class UploadQuota:
         if total is not None:
             network = max(1, total // 2)  # whatever cookies it sends
         self._quotas = {"you have": limits.max_uploads_mb_per_visitor, "your network has": network}
+        self._quotas["your provider's network has"] = None if total is None else max(1, total * 3 // 4)  # of IPv6
         self._quotas["all visitors have"] = total
         self._minutes: deque[tuple[int, Counter[tuple[str, str]]]] = deque()  # (minute, bytes by whose and by whom)
         self._used: Counter[tuple[str, str]] = Counter()  # sum of ``_minutes``
@@ -54,7 +55,9 @@ class UploadQuota:
 
     def _keys(self, visitor: Visitor) -> list[tuple[str, str]]:
         keys = [("you have", visitor.owner or ""), ("all visitors have", "")]
-        return [*keys, ("your network has", visitor.network)] if visitor.network else keys
+        if not visitor.network:
+            return keys
+        return [*keys, ("your network has", visitor.network), ("your provider's network has", visitor.site)]
 
     def _forget_old(self) -> None:
         while self._minutes and self._minutes[0][0] <= time.monotonic() // 60 - 60:

@@ -1,7 +1,9 @@
 """A visitor who sends more calls than are answered is refused; the others are not."""
 
+import hashlib
 import json
 import secrets
+import statistics
 import threading
 import time
 from collections.abc import Iterator
@@ -9,11 +11,13 @@ from itertools import pairwise
 
 import pytest
 
+import ui.api
+from core.server import Runs
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
-from ui.serving import call_limits, visitors
+from ui.serving import long_calls, visitors
 from ui.serving.call_limits import EVENTS_PER_NETWORK, EVENTS_PER_VISITOR, THREADS_PER_VISITOR
 from ui.serving.visitors import COOKIE
 
@@ -107,23 +111,61 @@ def test_a_network_that_asks_for_report_after_report_rests_while_others_use_the_
         return [later - end for (_, end), (later, _) in pairwise(times)]
 
     assert other.call("decode", *DECODE)["event"] == "complete"
-    assert min(pauses()) > 0.9 * call_limits.REST * 0.2
+    assert min(pauses()) > 0.9 * long_calls.REST * 0.2
     monkeypatch.setattr(visitors, "SECONDS_OF_USE", 0.0)
     assert min(pauses()) < 0  # two at a time, nobody else being there
+
+
+def test_long_decodes_of_a_network_let_the_decodes_of_others_pass(public: Public, visit, monkeypatch, row):
+    """The attack: sixteen decodes that compute for long, each by a visitor of its own."""
+    attacker, other = visit(), visit()
+    other.http.headers["x-forwarded-for"] = "203.0.113.9"
+    times: list[tuple[float, float]] = []
+    genuine, data = ui.api._decoded, bytes(1_000_000)
+
+    def decoded(run, text, *arguments, **options):
+        if text == "1111":
+            started, before = time.monotonic(), time.thread_time()
+            while time.thread_time() < before + 2 * long_calls.LONG_SECONDS:
+                hashlib.sha256(data)  # releases the interpreter, as PyTorch does
+            times.append((started, time.monotonic()))
+        return genuine(run, text, *arguments, **options)
+
+    monkeypatch.setattr("ui.api._decoded", decoded)
+    assert other.call("decode", *DECODE)["event"] == "complete"
+    body = json.dumps({"data": [SHIPPED, "1111", *DECODE[2:]]})
+    for _ in range(16):
+        attacker.http.cookies.set(COOKIE, secrets.token_urlsafe(32), domain="127.0.0.1")
+        answer = attacker.http.post(
+            "/gradio_api/call/decode", content=body, headers=JSON | {"x-forwarded-for": "203.0.113.7"}
+        )
+        assert answer.status_code == 200
+    waits = []
+    while len(times) < 4:
+        started = time.monotonic()
+        assert other.call("decode", *DECODE)["data"][0]["output"] == list("9284")
+        waits.append(time.monotonic() - started)
+    burst, alone = sorted(times)[:3], sorted(times)[3]
+    assert alone[0] > max(end for _, end in burst) + long_calls.REST * 2 * long_calls.LONG_SECONDS
+    assert statistics.median(waits) < 2 * long_calls.LONG_SECONDS
+    monkeypatch.setattr(visitors, "SECONDS_OF_USE", 0.0)
+    wait_for(lambda: not waiting(public), seconds=60)
+    result = f"another network's take {statistics.median(waits):.2f} s, at most {max(waits):.2f} s"
+    row("queue", "decodes that compute for long", "16 of one network", result)
 
 
 def test_a_visitor_occupies_only_some_of_the_threads(public: Public, visit, monkeypatch):
     attacker, other = visit(), visit()
     bar = next(component for component, name in attacker.server_functions() if name == "actions")
     end, answers = threading.Event(), []
-    genuine = public.runs.info
+    genuine = Runs.__getitem__
 
-    def info(name: str):
+    def held(runs: Runs, name: str):
         if name == "held":
             end.wait(120)
-        return genuine(name)
+        return genuine(runs, name)
 
-    monkeypatch.setattr(public.runs, "info", info)
+    monkeypatch.setattr(Runs, "__getitem__", held)
 
     def call() -> None:
         answers.append(attacker.call_component(bar, "actions", {"run": "held"}).status_code)

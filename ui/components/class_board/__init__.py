@@ -4,21 +4,26 @@ import csv
 import io
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import segno
 from pydantic import Field
 
 from core.config import preset_names
 from core.generation import Beam, Greedy, Sample
+from core.runs import RunError
 from core.server.access import VisitorRuns
-from core.server.classes import MAX_PARAMETERS, MAX_VALUE
+from core.server.classes import MAX_PARAMETERS, MAX_VALUE, LessonProgress
 from core.server.classroom import RESULT_COLUMNS, BoardRow
 from core.storage.errors import InputError
 from ui.components.component import Request, ServerFunction, validated
+from ui.serving.local_addresses import is_loopback, reachable_addresses
 
+MAX_NUMBERS = 200  # of students and of those who wait
 MAX_ADDRESS = 200  # characters of the page's address
 # Parameters of the page's address that a teacher can send; not its theme, nor a class
 _OPENED = {"tab", "preset", "run", "input", "compare", "lesson", "ablate", "ablate_with", "pattern"}
@@ -27,6 +32,14 @@ _STRATEGY = {field for kind in (Greedy, Beam, Sample) for field in kind.model_fi
 PARAMETERS = _OPENED | _SELECTED | _STRATEGY | {"strategy", "prefix"}
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+(?:/[A-Za-z0-9._~%/-]*)?")
 _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
+
+
+class RoleRequest(Request):
+    """A request for the visitor's role, with what a student's page says about lessons."""
+
+    lesson: str = Field(default="", pattern=r"^[a-z0-9-]{0,40}$")
+    answered: int = Field(default=0, ge=0, le=1_000)
+    right: int = Field(default=0, ge=0, le=1_000)
 
 
 class CodeRequest(Request):
@@ -54,6 +67,18 @@ class StudentRequest(Request):
     number: int = Field(ge=1)
 
 
+class StudentsRequest(Request):
+    """A request about several students, or several who wait to be let in."""
+
+    numbers: list[int] = Field(min_length=1, max_length=MAX_NUMBERS)
+
+
+class DoorRequest(Request):
+    """A request to let students in by the code, to let them ask, or to let nobody in."""
+
+    door: str = Field(max_length=20)
+
+
 class SendRequest(Request):
     """A request to send parameters of the page's address to all students."""
 
@@ -63,14 +88,18 @@ class SendRequest(Request):
 def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
     """Return the server functions of the script, which the bar adds to its own."""
     return {
-        "class_role": validated(Request, lambda _: role(runs)),
+        "class_role": validated(RoleRequest, partial(visit, runs)),
         "class_open": validated(Request, lambda _: open_class(runs)),
         "class_code": validated(CodeRequest, partial(code, runs)),
         "class_end": validated(Request, lambda _: end(runs)),
         "class_board": validated(Request, lambda _: board(runs)),
         "class_send": validated(SendRequest, partial(send, runs)),
         "class_helped": validated(StudentRequest, partial(helped, runs)),
-        "class_remove": validated(StudentRequest, partial(remove, runs)),
+        "class_stop": validated(StudentRequest, partial(stop, runs)),
+        "class_remove": validated(StudentsRequest, partial(remove, runs)),
+        "class_admit": validated(StudentsRequest, partial(admit, runs)),
+        "class_door": validated(DoorRequest, partial(set_door, runs)),
+        "class_new_code": validated(CodeRequest, partial(change_code, runs)),
         "class_results": validated(Request, lambda _: results(runs)),
         "class_join": validated(JoinRequest, partial(join, runs)),
         "class_leave": validated(Request, lambda _: leave(runs)),
@@ -78,13 +107,30 @@ def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
     }
 
 
+def visit(runs: VisitorRuns, request: RoleRequest) -> dict[str, Any]:
+    """Return ``role``, after noting what a student's page says about lessons."""
+    runs.classroom().note_lesson(LessonProgress(request.lesson, request.answered, request.right))
+    return role(runs)
+
+
+def nickname_of(runs: VisitorRuns, run: str) -> str:
+    """Return the nickname of the student who trained a run, for the teacher of their class; "" for everyone else."""
+    if not runs.has_visitors:
+        return ""
+    with suppress(RunError):  # the visitor has no cookie yet
+        return runs.classroom().student_of(run)
+    return ""
+
+
 def role(runs: VisitorRuns) -> dict[str, Any]:
-    """Return whether the visitor teaches a class or attends one, and what a student's page shows of it."""
+    """Return whether the visitor teaches a class, attends one or waits for one, and what a student's page shows."""
     classroom = runs.classroom()
     seat = classroom.seat()
     if seat is not None:
         handout = seat.handout and seat.handout.model_dump() | {"key": f"{seat.class_id} {seat.handout.number}"}
         return {"role": "student", "nickname": seat.nickname, "help": seat.asks_for_help, "handout": handout}
+    if nickname := classroom.waits_as():
+        return {"role": "waiting", "nickname": nickname}
     return {"role": "none" if classroom.taught is None else "teacher"}
 
 
@@ -100,17 +146,37 @@ def open_class(runs: VisitorRuns) -> dict[str, Any]:
 def code(runs: VisitorRuns, request: CodeRequest) -> dict[str, Any]:
     """Return the code of the visitor's class, its link, its QR code as the address of a picture, and the presets.
 
+    If the page was opened on the machine that serves it, ``addresses`` are those at which others may reach it, and the
+    link has the first of them instead of a loopback address. ``local`` is whether only this machine opens the link.
+
     Raises:
         InputError: the address is not that of a page.
     """
-    if not _ADDRESS.fullmatch(request.address):
-        raise InputError(f"address={request.address[:60]!r} is not the address of a page")
-    taught = runs.classroom().taught
+    page, port = _parsed(request.address)
+    classroom = runs.classroom()
+    taught = classroom.taught
     if taught is None:
         return role(runs)
-    link = f"{request.address}?class={taught.code}"
+    found = reachable_addresses(port or {"http": 80, "https": 443}[page.scheme]) if classroom.is_on_this_machine else []
+    reach = [page._replace(netloc=f"{each}:{port}" if port else each) for each in found]
+    if is_loopback(page.hostname or "") and reach:
+        page = reach[0]
+    link = f"{page.geturl()}?class={taught.code}"
     picture = segno.make(link, error="m", micro=False).svg_data_uri(scale=4, border=2, light="white")
-    return {"code": taught.code, "link": link, "picture": picture, "presets": preset_names()}
+    about = {"code": taught.code, "link": link, "picture": picture, "presets": preset_names()}
+    addresses = [each.geturl() for each in reach]
+    return about | {"address": page.geturl(), "addresses": addresses, "local": is_loopback(page.hostname or "")}
+
+
+def _parsed(address: str) -> tuple[SplitResult, int | None]:
+    """Return the address of a page and its port, if it has one; InputError if it is none."""
+    try:
+        page = urlsplit(address)
+        if _ADDRESS.fullmatch(address) and page.hostname:
+            return page, page.port
+    except ValueError:  # a port above 65535, or half a bracket
+        pass
+    raise InputError(f"address={address[:60]!r} is not the address of a page")
 
 
 def end(runs: VisitorRuns) -> dict[str, Any]:
@@ -121,7 +187,12 @@ def end(runs: VisitorRuns) -> dict[str, Any]:
 
 def board(runs: VisitorRuns) -> dict[str, Any]:
     """Return the board."""
-    return {"rows": [_row(each) for each in runs.classroom().board()], "max": runs.limits.max_students}
+    classroom = runs.classroom()
+    rows = [_row(each) for each in classroom.board()]
+    taught = classroom.taught
+    waiting = [] if taught is None else [each.model_dump(include={"number", "nickname"}) for each in taught.applicants]
+    door = "open" if taught is None else taught.door
+    return {"rows": rows, "max": runs.limits.max_students, "waiting": waiting, "door": door}
 
 
 def _row(row: BoardRow) -> dict[str, Any]:
@@ -153,10 +224,34 @@ def helped(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
     return board(runs)
 
 
-def remove(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
-    """Remove a student; return the board."""
-    runs.classroom().remove(request.number)
+def stop(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
+    """Stop and save what a student trains or has queued; return the board."""
+    runs.classroom().stop(request.number)
     return board(runs)
+
+
+def remove(runs: VisitorRuns, request: StudentsRequest) -> dict[str, Any]:
+    """Remove students, or turn away those who wait; return the board."""
+    runs.classroom().remove(request.numbers)
+    return board(runs)
+
+
+def admit(runs: VisitorRuns, request: StudentsRequest) -> dict[str, Any]:
+    """Let those who wait in; return the board."""
+    runs.classroom().admit(request.numbers)
+    return board(runs)
+
+
+def set_door(runs: VisitorRuns, request: DoorRequest) -> dict[str, Any]:
+    """Decide what the code does; return the board."""
+    runs.classroom().set_door(request.door)
+    return board(runs)
+
+
+def change_code(runs: VisitorRuns, request: CodeRequest) -> dict[str, Any]:
+    """Give the class another code, and return what ``code`` returns."""
+    runs.classroom().change_code()
+    return code(runs, request)
 
 
 def results(runs: VisitorRuns) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import { make, partsOf, setText } from "../../web/dom.js";
 import { laterStyles } from "../../web/later_styles.js";
 import { openPreset } from "../../web/navigation.js";
 import { callServer } from "../../web/server.js";
+import { lessonProgress } from "../lesson/progress.js";
 import { makeBoard } from "./teacher.js";
 
 const KEY = "attention-lab-class"; // in the browser's storage, while the visitor is in a class or teaches one
@@ -25,6 +26,7 @@ function makeView(element, server, pick) {
   const bar = partsOf(element);
   let role = null; // the last answer of the server about the visitor's role
   let timer = 0;
+  let leaves = false; // whether the visitor has just pressed Leave
 
   const dialog = make("dialog", { class: "lab-component lab-class_board", "aria-labelledby": "class-heading" });
   const line = make("div", { class: "lab-component lab-class_board seat", role: "region", "aria-label": "Class", hidden: true });
@@ -41,7 +43,7 @@ function makeView(element, server, pick) {
       make("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => dialog.close() }, "✕")),
     problem, body);
 
-  const poll = (name) => callServer(server, "class_" + name, {});
+  const poll = (name) => callServer(server, "class_" + name, name === "role" ? lessonProgress() : {});
   const board = makeBoard({ call, poll, dialog, button: bar("class"), show: showRole, openRun: (run) => {
     dialog.close();
     pick(run);
@@ -75,7 +77,7 @@ function makeView(element, server, pick) {
     body.replaceChildren(
       make("form", { class: "join", onsubmit: join }, make("h3", {}, "Join a class"),
         make("div", { class: "fields" }, labeled("Code", code), labeled("Nickname", nickname), make("button", { type: "submit", class: "main" }, "Join")),
-        make("p", { class: "faint" }, "No account is needed. Your teacher sees the runs that you start or resume in the class, and nothing else of yours.")),
+        make("p", { class: "faint" }, "No account is needed. Your teacher sees the runs that you start or resume in the class, and which lesson you have open, with the number of questions you answered. Nothing else of yours.")),
       make("div", { class: "open-class" }, make("h3", {}, "Teach one"),
         make("p", { class: "muted" }, "You get a code and a link for your students, and a board with everyone's run. The class ends when you end it, or after hours without a visit."),
         make("button", { type: "button", class: "open", onclick: async () => showRole((await call("open")) ?? role) }, "Open a class")));
@@ -87,17 +89,26 @@ function makeView(element, server, pick) {
   function showStudent() {
     body.replaceChildren(
       make("p", {}, "You are in the class as ", make("bdi", { class: "nickname" }, role.nickname), "."),
-      make("p", { class: "faint" }, "Your teacher sees the runs that you start or resume in the class, and nothing else of yours."),
+      make("p", { class: "faint" }, "Your teacher sees the runs that you start or resume in the class, and which lesson you have open, with the number of questions you answered. Nothing else of yours."),
       make("div", { class: "tools" },
         make("button", { type: "button", class: "main", onclick: () => askForHelp(!role.help).then(() => dialog.close()) }, role.help ? "I need no help" : "I need help"),
-        make("button", { type: "button", class: "leave", onclick: async () => {
-        const answer = await call("leave");
-        if (answer) showRole(answer);
-      } }, "Leave the class")));
+        make("button", { type: "button", class: "leave", onclick: leave }, "Leave the class")));
   }
 
   async function askForHelp(wanted) {
     const answer = await call("help", { wanted });
+    if (answer) showRole(answer);
+  }
+
+  function showWaiting() {
+    body.replaceChildren(
+      make("p", { role: "status" }, "You asked to join as ", make("bdi", { class: "nickname" }, role.nickname), ". Wait until your teacher lets you in."),
+      make("div", { class: "tools" }, make("button", { type: "button", class: "leave", onclick: leave }, "Do not join")));
+  }
+
+  async function leave() {
+    const answer = await call("leave");
+    leaves = Boolean(answer);
     if (answer) showRole(answer);
   }
 
@@ -119,10 +130,30 @@ function makeView(element, server, pick) {
     else window.location.assign(linkTo(parameters));
   }
 
+  const GONE = {
+    student: "You are no longer in the class: it has ended, or your teacher removed you. Your runs are saved and remain yours.",
+    waiting: "You were not let into the class, or it has ended.",
+  };
+
+  /** What a student hears when the class is over, until it is closed. */
+  function showGone(was) {
+    delete line.dataset.shown;
+    line.hidden = false;
+    line.replaceChildren(make("span", { class: "gone", role: "status" }, GONE[was]),
+      make("button", { type: "button", "aria-label": "Close this message", onclick: () => (line.hidden = true) }, "✕"));
+  }
+
   function showLine() {
-    const isStudent = role?.role === "student";
-    line.hidden = !isStudent;
-    if (!isStudent) return;
+    if (role.role === "none" && line.querySelector(".gone")) return;
+    line.hidden = !["student", "waiting"].includes(role.role);
+    if (line.hidden) return;
+    if (role.role === "waiting") {
+      delete line.dataset.shown;
+      if (!line.querySelector(".waits")) {
+        line.replaceChildren(make("span", { class: "who waits", role: "status" }, "Class · ", make("bdi", {}, role.nickname), " · waiting until your teacher lets you in"));
+      }
+      return;
+    }
     const { handout, help } = role;
     const isNew = handout && localStorage.getItem(SEEN) !== handout.key;
     const key = JSON.stringify([role, isNew]);
@@ -145,7 +176,10 @@ function makeView(element, server, pick) {
   function showRole(answer) {
     if (!answer?.role) return;
     const isNew = role?.role !== answer.role;
+    const was = role?.role ?? localStorage.getItem(KEY);
     role = answer;
+    if (role.role === "none" && GONE[was] && !leaves) showGone(was);
+    leaves = false;
     if (role.role === "none") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, role.role);
     showLine();
@@ -157,6 +191,7 @@ function makeView(element, server, pick) {
   function showBody() {
     if (role?.role === "teacher") board.showIn(body);
     else if (role?.role === "student") showStudent();
+    else if (role?.role === "waiting") showWaiting();
     else showEntrance();
     dialog.dataset.role = role?.role ?? "none";
   }
@@ -164,7 +199,7 @@ function makeView(element, server, pick) {
   /** A student's page asks every few seconds for what the teacher sent. */
   function schedule() {
     clearTimeout(timer);
-    if (role?.role !== "student") return;
+    if (!["student", "waiting"].includes(role?.role)) return;
     timer = setTimeout(async () => {
       const answer = await poll("role");
       if (answer?.role) showRole(answer);

@@ -6,7 +6,7 @@ import { download, fileName } from "../../web/files.js";
 import { formatResult, formatSeconds } from "../../web/format.js";
 
 const POLL_MS = { open: 1500, closed: 5000 };
-const COLUMNS = ["Student", "Run", "Progress", "Exact match", "State", ""];
+const COLUMNS = ["", "Student", "Run", "Progress", "Exact match", "State", "Lesson", ""];
 
 /** { lead, showIn }: the teacher's side. `poll` calls the server like `call`, but explains no error. `button` opens the dialog, and says how many students need help. */
 export function makeBoard({ call, poll, dialog, button, show, openRun }) {
@@ -17,6 +17,8 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
   let parts = null; // elements of the dialog
 
   let isPressed = false; // a button that is replaced between press and release gets no click
+  let address = pageAddress(); // of the link to the class
+  const chosen = new Set(); // numbers of students, to remove several together
   let asking = ""; // what was pressed once; a page in a frame may not ask with confirm()
 
   /** Whether something that deletes was pressed a second time. */
@@ -36,6 +38,10 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
     return row.status === "failed" && row.message ? "failed: " + row.message : row.status;
   }
 
+  function lessonText({ lesson, answered, right }) {
+    return lesson ? lesson.replaceAll("-", " ") + (answered ? " · " + right + " of " + answered + " right" : "") : "–";
+  }
+
   function signs(row) {
     const help = row.help_seconds == null ? null : make("span", { class: "sign help" }, "needs help, " + formatSeconds(row.help_seconds));
     const failed = row.status === "failed" ? make("span", { class: "sign help" }, "✗ run failed") : null;
@@ -52,16 +58,25 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
     const progress = make("progress", { max: Math.max(1, row.steps), value: row.step, "aria-label": "training steps done" });
     const asks = row.help_seconds != null;
     const key = "remove " + row.number;
-    const remove = () => (sure(key) ? act("remove", row.number) : redraw());
+    const remove = () => (sure(key) ? removeStudents([row.number]) : redraw());
+    const choose = (event) => {
+      if (event.target.checked) chosen.add(row.number);
+      else chosen.delete(row.number);
+      showChosen();
+    };
     return make("tr", { class: row.needs_help ? "needs-help" : false, "data-student": row.number },
+      make("td", {}, make("input", { type: "checkbox", class: "choose", checked: chosen.has(row.number), "data-does": "choose " + row.number, onchange: choose, "aria-label": "Choose " + row.nickname })),
       make("th", { scope: "row" }, make("bdi", { class: "nickname", title: row.nickname }, row.nickname), ...signs(row)),
       make("td", {}, run ? runButton(run, run.title) : "–",
         earlier.length ? make("details", {}, make("summary", {}, earlier.length + " earlier"), ...earlier.map((each) => runButton(each, each.title))) : null),
       make("td", { class: "number" }, run ? progress : null, run ? row.step.toLocaleString("en") + " / " + row.steps.toLocaleString("en") : ""),
       make("td", { class: "number" }, formatResult(row) || "–"),
       make("td", {}, stateText(row)),
+      make("td", { class: "lesson" }, lessonText(row.lesson)),
       make("td", { class: "does" },
         asks ? make("button", { type: "button", class: "helped", "data-does": "helped " + row.number, onclick: () => act("helped", row.number) }, "Helped") : null,
+        row.num_active ? make("button", { type: "button", class: "stop", "data-does": "stop " + row.number, onclick: () => act("stop", row.number), "aria-label": "Stop the runs of " + row.nickname },
+          row.num_active > 1 ? "Stop " + row.num_active + " runs" : "Stop run") : null,
         make("button", { type: "button", class: "remove", "data-does": key, onclick: remove,
           "aria-label": (asking === key ? "Really remove " : "Remove ") + row.nickname }, asking === key ? "Really remove?" : "Remove")));
   }
@@ -72,6 +87,9 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
     setText(button, waiting ? "Class (" + waiting + ")" : "Class");
     button.title = waiting ? waiting + " need help" : "";
     if (!parts) return;
+    for (const each of [...chosen]) if (!rows.some((row) => row.number === each)) chosen.delete(each);
+    showDoor(answer);
+    showChosen();
     const finished = rows.filter((row) => row.status === "finished").length;
     setText(parts.count, rows.length + " of at most " + answer.max + " students · " + finished + " finished" + (waiting ? " · " + waiting + " need help" : ""));
     parts.none.hidden = rows.length > 0;
@@ -88,9 +106,61 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
     if (focused) parts.rows.querySelector('[data-does="' + CSS.escape(focused) + '"]')?.focus();
   }
 
-  async function act(name, number) {
-    const answer = await call(name, { number });
+  async function change(name, argument) {
+    const answer = await call(name, argument);
     if (answer?.rows) showRows(answer);
+  }
+
+  const act = (name, number) => change(name, { number });
+  const removeStudents = (numbers) => change("remove", { numbers });
+
+  // ---- the door ----
+
+  function showDoor({ door, waiting }) {
+    if (document.activeElement !== parts.door) parts.door.value = door;
+    const key = JSON.stringify(waiting);
+    if (isPressed || parts.waiting.dataset.shown === key) return;
+    parts.waiting.dataset.shown = key;
+    parts.waiting.hidden = waiting.length === 0;
+    const all = waiting.map((each) => each.number);
+    const button = (label, name, numbers, about) => make("button", { type: "button", class: name, onclick: () => change(name, { numbers }), "aria-label": about }, label);
+    parts.waiting.replaceChildren(
+      make("h3", {}, waiting.length === 1 ? "1 waits to be let in" : waiting.length + " wait to be let in"),
+      make("div", { class: "tools" }, button("Admit all", "admit", all, "Admit all who wait"), button("Turn all away", "remove", all, "Turn all away who wait")),
+      ...waiting.map((each) => make("div", { class: "tools applicant" }, make("bdi", { class: "nickname", title: each.nickname }, each.nickname),
+        button("Admit", "admit", [each.number], "Admit " + each.nickname), button("Turn away", "remove", [each.number], "Turn " + each.nickname + " away"))));
+  }
+
+  function showChosen() {
+    parts.removeChosen.hidden = chosen.size === 0;
+    setText(parts.removeChosen, asking === "chosen" ? "Really remove " + chosen.size + "?" : "Remove the " + chosen.size + " chosen");
+  }
+
+  function removeChosen() {
+    if (sure("chosen")) void removeStudents([...chosen]);
+    showChosen();
+  }
+
+  function chooseAll() {
+    const isAll = chosen.size === rows.length;
+    chosen.clear();
+    if (!isAll) for (const row of rows) chosen.add(row.number);
+    redraw();
+    showChosen();
+  }
+
+  function makeDoor() {
+    const options = [["open", "Whoever has the code comes in"], ["approval", "I let each one in"], ["locked", "Nobody else comes in"]];
+    parts.door = make("select", { class: "door", "aria-label": "Who comes in", onchange: () => change("door", { door: parts.door.value }) }, ...options.map(([value, label]) => make("option", { value }, label)));
+    parts.waiting = make("div", { class: "waiting", hidden: true });
+    parts.removeChosen = make("button", { type: "button", class: "remove-chosen", hidden: true, onclick: removeChosen });
+    const newCode = make("button", { type: "button", class: "new-code", onclick: changeCode, title: "The students stay; the old code lets nobody in" }, "New code");
+    return make("div", { class: "tools" }, parts.door, newCode, make("button", { type: "button", class: "choose-all", onclick: chooseAll }, "Choose all"), parts.removeChosen);
+  }
+
+  async function changeCode() {
+    const about = await call("new_code", { address });
+    if (about?.code) showInvitation(about);
   }
 
   async function refresh() {
@@ -145,11 +215,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
 
   // ---- the dialog ----
 
-  async function showIn(body) {
-    if (parts?.table.isConnected) return void refresh();
-    const about = await call("code", { address: pageAddress() });
-    if (!about?.code) return;
-    const sending = makeSending(about.presets);
+  function showInvitation(about) {
     const copied = make("span", { class: "faint", role: "status" });
     const copy = async () => {
       try {
@@ -159,26 +225,50 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
         setText(copied, "Select the link and copy it.");
       }
     };
+    const large = make("button", { type: "button", class: "large", "aria-pressed": "false", onclick: () => {
+      const isLarge = dialog.classList.toggle("projected");
+      large.setAttribute("aria-pressed", String(isLarge));
+      setText(large, isLarge ? "Show the board" : "Show large");
+    } }, dialog.classList.contains("projected") ? "Show the board" : "Show large");
+    const reach = make("select", { class: "reach", "aria-label": "Address of this computer", onchange: async () => {
+      const other = await call("code", { address: reach.value });
+      if (other?.code) showInvitation(other);
+    } }, ...about.addresses.map((each) => make("option", { value: each, selected: each === about.address }, each)));
+    address = about.address;
+    reach.hidden = about.addresses.length < 2;
+    parts.invitation.replaceChildren(
+      make("img", { class: "qr", src: about.picture, alt: "QR code of the link to the class", width: "148", height: "148" }),
+      make("div", {}, make("p", { class: "code", "aria-label": "Code" }, about.code.slice(0, 4) + " " + about.code.slice(4)),
+        make("p", { class: "address" }, about.link),
+        about.local ? make("p", { class: "problem bad", role: "alert" }, "Only this computer opens this address. Start the lab with --host 0.0.0.0, so that the room can reach it.") : null,
+        reach,
+        make("div", { class: "tools" }, make("button", { type: "button", class: "copy", onclick: copy }, "Copy link"), copied, large,
+          make("button", { type: "button", class: "results", onclick: downloadResults }, "Download results (CSV)"),
+          parts.end)));
+  }
+
+  async function showIn(body) {
+    if (parts?.table.isConnected) return void refresh();
+    const about = await call("code", { address: pageAddress() });
+    if (!about?.code) return;
+    const sending = makeSending(about.presets);
     const head = make("tr", {}, ...COLUMNS.map((name) => make("th", { scope: "col" }, name)));
     parts = { link: sending.link, sent: sending.sent, rows: make("tbody"), count: make("p", { class: "count muted", role: "status" }),
       none: make("p", { class: "empty" }, "Nobody has joined yet. Show the code or the QR code to your students.") };
     parts.table = make("table", { hidden: true }, make("thead", {}, head), parts.rows);
     parts.end = make("button", { type: "button", class: "end", onclick: endClass }, END);
+    parts.invitation = make("div", { class: "invitation" });
+    const door = makeDoor();
     drawn = "";
-    body.replaceChildren(
-      make("div", { class: "invitation" },
-        make("img", { class: "qr", src: about.picture, alt: "QR code of the link to the class", width: "148", height: "148" }),
-        make("div", {}, make("p", { class: "code", "aria-label": "Code" }, about.code.slice(0, 4) + " " + about.code.slice(4)),
-          make("p", { class: "address" }, about.link),
-          make("div", { class: "tools" }, make("button", { type: "button", class: "copy", onclick: copy }, "Copy link"), copied,
-            make("button", { type: "button", class: "results", onclick: downloadResults }, "Download results (CSV)"),
-            parts.end))),
-      sending.element, parts.count, parts.none, make("div", { class: "rows" }, parts.table));
+    chosen.clear();
+    showInvitation(about);
+    body.replaceChildren(parts.invitation, sending.element, parts.count, parts.waiting, door, parts.none, make("div", { class: "rows" }, parts.table));
     refresh();
   }
 
   dialog.addEventListener("close", () => {
     asking = "";
+    dialog.classList.remove("projected");
     if (parts) setText(parts.end, END);
   });
   dialog.addEventListener("pointerdown", () => (isPressed = true));

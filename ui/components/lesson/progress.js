@@ -25,6 +25,13 @@ export function keepAnswer(lesson, question, given, right) {
 /** How many of a lesson's questions were answered right. */
 export const numRight = (lesson, questions) => questions.filter((id) => answerTo(lesson, id)?.right).length;
 
+/** What a class's teacher sees: the lesson that was open last, and how many of its questions were answered and right. */
+export function lessonProgress() {
+  const { answers, last } = read();
+  const of = Object.entries(answers).filter(([key]) => key.startsWith(last + "."));
+  return last ? { lesson: last, answered: of.length, right: of.filter(([, answer]) => answer?.right).length } : {};
+}
+
 export const hasAnswers = () => Object.keys(read().answers).length > 0;
 export const lastLesson = () => read().last;
 export const keepLast = (name) => write({ ...read(), last: name });

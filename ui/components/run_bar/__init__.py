@@ -14,7 +14,7 @@ from core.server.access import VisitorRuns
 from core.text.vocab import BOS, EOS
 from ui.attention_blocks import BLOCK_NAMES, columns_of, source_block
 from ui.components.attention_viewer import encoded
-from ui.components.class_board import class_functions
+from ui.components.class_board import class_functions, nickname_of
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.run_info import RESUMABLE, STOPPABLE, list_runs, progress_since
 from ui.serving.downloads import PATH
@@ -98,6 +98,7 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
         "quality": info.quality and info.quality.model_dump(),
         "shipped": info.shipped,
         "preset": run.preset.name,
+        "student": "" if mine or info.shipped else nickname_of(runs, request.run),
         "trained_here": mine and info.status == "finished" and info.step > 0,
         "stoppable": mine and info.status in STOPPABLE,
         "resumable": mine and info.status in RESUMABLE,

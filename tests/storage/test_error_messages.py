@@ -1,0 +1,37 @@
+"""Messages repeat what a user sent, but no more of it than a person reads."""
+
+import subprocess
+import sys
+
+import pytest
+
+from core.storage.error_messages import bounded
+
+LONG = "k" * 10_000
+
+
+def test_long_words_and_long_messages_are_cut_off():
+    assert bounded(f"task.data={LONG} is missing") == f"task.data={LONG[:70]}… (10,010 characters) is missing"
+    assert len(bounded("word " * 10_000)) < 5_000
+    usual = "--set training.steps=0: it must be at least 1"
+    assert bounded(usual) == usual
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["train", "--preset", "tiny", "--set", f"{LONG}=1"],
+        ["train", "--preset", "tiny", "--device", LONG],
+        ["evaluate", "--run", "digits-reversal-shipped", "--sequences", LONG],
+        ["train", "--preset", "tiny", "--plugin", LONG],
+        ["data", LONG],
+        ["export", "--run", "digits-reversal-shipped", "--out", f"{LONG}.zip"],
+        ["bench", LONG],
+        [LONG],
+    ],
+)
+def test_no_command_echoes_a_long_argument(arguments: list[str]):
+    done = subprocess.run([sys.executable, "-m", "core", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert len(done.stderr) < 5_000
+    assert LONG[:301] not in done.stderr
