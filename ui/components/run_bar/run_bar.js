@@ -54,7 +54,7 @@ export function mount({ element, trigger, props, server, watch }) {
     const { run, latest } = feed;
     const active = isActive();
     setText(part("title"), latest?.title ?? (run ? "…" : feed.loading ? "Loading …" : "Choose a run"));
-const owner = latest?.student ? "Run of \u2068" + latest.student + "\u2069 · " : "";
+    const owner = latest?.student ? "Run of \u2068" + latest.student + "\u2069 · " : "";
     part("run").title = latest ? latest.title + ", " + owner + latest.task : ""; // neither always has room
     setText(part("task"), latest ? owner + latest.task : "");
     part("dot").className = "dot " + (active ? "training" : latest?.status === "failed" ? "failed" : "");
