@@ -1,6 +1,7 @@
 """The form for the user's own pairs: upload or paste them, check them, and open a preset that trains on them."""
 
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,13 @@ def build(runs: VisitorRuns, form: Form) -> None:
     inputs = [pairs, targets, test, pasted, *kinds]
     outputs = {"preview": preview, "preset": preset}
     checking: dict[str, Any] = {"outputs": list(outputs.values()), **QUIET, **CHECK}
-    checked = check.click(by_name(partial(check_pairs, runs, staging), outputs), inputs, **checking)
+    # A file is checked as soon as it is there, because Train next to it trains what was checked
+    checked = gr.on(
+        [check.click, pairs.upload, targets.upload, test.upload],
+        by_name(partial(check_pairs, runs, staging), outputs),
+        inputs,
+        **checking,
+    )
     form.open_on(checked.then, draft_for, [preset, form.draft])
     checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
     for changed, other in (kinds, kinds[::-1]):
@@ -98,8 +105,8 @@ def check_pairs(
             found, preset, held = staging.stage(files, kinds=_kinds(source_kind, target_kind))
             runs.register_upload(found.sha256, held)
     except LabError as error:
-        return {"preview": {"problem": str(error)}, "preset": None}
-    return {"preview": preview_value(found), "preset": preset}
+        return {"preview": {"problem": str(error), "checked": time.time_ns()}, "preset": None}
+    return {"preview": preview_value(found) | {"checked": time.time_ns()}, "preset": preset}
 
 
 def check_pairs_again(runs: VisitorRuns, staging: StagingArea, preview: dict[str, Any] | None, *inputs: Any) -> Updates:
@@ -119,14 +126,13 @@ def preview_with_time(
     if preset is None or not preview or "facts" not in preview:
         return preview
     try:
-        time = runs.wait_for_training_time(preset, seconds=LONGEST_WAIT)
+        estimate = runs.wait_for_training_time(preset, seconds=LONGEST_WAIT)
     except LabError:  # the form's summary says why the preset cannot be trained here
         return preview
-    if time == "pending":
+    if estimate == "pending":
         return preview
-    return with_time(
-        preview, "too long to estimate" if time is None else f"{duration_range(time.low, time.high)} on this machine"
-    )
+    shown = "too long to estimate" if estimate is None else duration_range(estimate.low, estimate.high)
+    return with_time(preview, shown if estimate is None else f"{shown} on this machine")
 
 
 def draft_for(preset: Preset | None, draft: Draft) -> Draft | None:

@@ -49,6 +49,7 @@ def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
             for name, presets in families.items()
         ],
         "chosen": chosen.name,
+        "pairs": chosen.task.own_data,
         "picked": picked,
     }
 

@@ -23,6 +23,18 @@ export function offerPresets(has, choose) {
   presets = { has, choose };
 }
 
+const presetListeners = new Set();
+
+/** Call a function with the SHA-256 of its own pairs, or "", whenever the form has opened a preset. */
+export function onPresetOpened(function_) {
+  presetListeners.add(function_);
+}
+
+/** Say that the form has opened a preset. */
+export function presetOpened(pairs) {
+  for (const function_ of presetListeners) function_(pairs);
+}
+
 /** Open the tab with all heads on a view: { mode: "decode" or "replay", block, layer, head, row, input, step }. */
 export function openHead(view) {
   pending = view;

@@ -9,7 +9,10 @@ from ui.components.component import component
 
 
 def data_preview() -> gr.HTML:
-    """Build the component; hidden without a value. Value: ``preview_value``, or ``{"problem": message}``."""
+    """Build the component; hidden without a value. Value: ``preview_value``, or ``{"problem": message}``.
+
+    Both have ``checked`` too, the time of the check: the script tells by it whether pairs were edited since.
+    """
     return component("data_preview", elem_id="own-preview")
 
 
@@ -25,6 +28,7 @@ def preview_value(found: IngestResult) -> dict[str, Any]:
         "pairs": [list(pair) for pair in found.first_pairs],
         "skipped": found.skipped.total(),
         "problems": [str(problem) for problem in found.problems],
+        "data": found.sha256,
     }
 
 

@@ -1,6 +1,10 @@
-// A summary of uploaded pairs: statistics, length histograms, the first pairs, and skipped rows.
+// A summary of uploaded pairs: statistics, length histograms, the first pairs, and skipped rows. Until the form has the
+// preset of the pairs that the visitor sees, Train does not train another one.
 
 import { make, setText, partsOf } from "../../web/dom.js";
+import { onPresetOpened } from "../../web/navigation.js";
+
+const OF_PAIRS = "#own-file, #own-targets, #own-test, #own-pasted"; // what the pairs are read from
 
 export function mount({ element, props, watch }) {
   const part = partsOf(element);
@@ -33,6 +37,29 @@ export function mount({ element, props, watch }) {
     child("skipped-rows", "ul").replaceChildren(...value.problems.map((problem) => make("li", {}, problem)));
   }
 
+  let edited = false; // whether the pairs have changed since they were checked
+  let checked = null; // when the shown pairs were checked
+  let opened = ""; // the pairs of the form's preset
+
+  /** Hold a press of Train back while the form for own pairs is open with pairs that are not those of the preset. */
+  function holdTrain(event) {
+    const { problem, facts, data } = props.value ?? {};
+    const isOther = edited || problem || (facts && data !== opened);
+    if (!isOther || document.body.dataset.side !== "own" || !event.target.closest?.("#train")) return;
+    event.stopImmediatePropagation();
+    if (edited || !problem) {
+      part("data").hidden = false;
+      part("summary").hidden = true;
+      part("notice").className = "notice bad";
+      setText(part("notice"), "✗ These pairs are not checked yet. Press Check the data, then Train; or Back to the charts to train the preset at the side.");
+    }
+    part("notice").scrollIntoView({ block: "center" });
+  }
+
+  function onEdit(event) {
+    if (event.target.closest?.(OF_PAIRS)) edited = true;
+  }
+
   function show() {
     const value = props.value ?? {};
     part("data").hidden = !value.problem && !value.facts;
@@ -43,8 +70,13 @@ export function mount({ element, props, watch }) {
     if (value.facts) showSummary(value);
   }
 
+  for (const name of ["input", "change", "drop"]) document.addEventListener(name, onEdit, true);
+  document.addEventListener("click", holdTrain, true);
+  onPresetOpened((pairs) => { opened = pairs; });
   show();
   watch("value", () => {
+    if (props.value?.checked !== checked) edited = false; // not when the training time has come
+    checked = props.value?.checked;
     show();
     if (!props.value?.timed) part("notice").scrollIntoView({ block: "nearest" });
   });

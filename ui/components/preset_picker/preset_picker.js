@@ -2,7 +2,7 @@
 // Event: 'pick', after the value got the visitor's choice.
 
 import { make, partsOf, setText, uniqueName } from "../../web/dom.js";
-import { offerPresets } from "../../web/navigation.js";
+import { offerPresets, presetOpened } from "../../web/navigation.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 
 const FEW = 3; // presets shown at first
@@ -79,6 +79,7 @@ export function mount({ element, trigger, props, server, watch }) {
     if (isStale) props.value = { ...props.value, chosen: picked };
     else picked = "";
     show();
+    presetOpened(props.value?.pairs ?? "");
     if (!picked && trainWhenPicked) {
       trainWhenPicked = false;
       setTimeout(() => document.querySelector("#train").click()); // once Gradio has set the other fields, too
