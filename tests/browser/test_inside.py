@@ -73,7 +73,7 @@ def test_the_numbers_multiply_out(viewer):
 
 @pytest.mark.slow
 def test_the_model_map_opens_attention_and_every_other_part(viewer, reload):
-    page, maps = viewer.page, viewer.locator(".maps")
+    page, maps = viewer.page, viewer.locator(".large")
     left = maps.bounding_box()["x"]
     viewer.locator(".model").evaluate("(model) => (model.hidden = true)")  # as before its parts are known
     assert maps.bounding_box()["x"] == left

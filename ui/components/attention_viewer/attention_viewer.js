@@ -47,6 +47,7 @@ export function mount({ element, props, server, watch }) {
     onReveal(row) {
       selected.row = row;
       show();
+      map.follow(row);
     },
     onPick(row) {
       endPlayback();
@@ -237,6 +238,7 @@ export function mount({ element, props, server, watch }) {
     part("empty").hidden = Boolean(record);
     setText(part("empty"), isReplaying() ? emptyText(replay) : value?.problem || "Nothing decoded yet. Enter an input above.");
     setText(part("heading"), record ? headingOf(record) : "");
+    part("heading").title = part("heading").textContent;
     view = record && viewNow(record);
     if (view) {
       showChoice(part("blocks"), record.blocks.map(({ block, name }) => [block, name]), view.block, (block) => select({ block }));
@@ -252,7 +254,7 @@ export function mount({ element, props, server, watch }) {
       playback.show(record, view);
     }
     part("units").hidden = !view?.words;
-    part("replay").hidden = !isReplaying() || replay.snapshots.length === 0;
+    part("replay").hidden = part("small-charts").hidden = !isReplaying() || replay.snapshots.length === 0;
     if (!part("replay").hidden) player.show(replay, snapshot, selected);
     modelMap.show(record && model?.run === value.run ? model : null, isOpenPart);
     showHead();
