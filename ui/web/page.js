@@ -48,8 +48,16 @@ function groupRadios(event) {
   }
 }
 
+/** Gradio reports a lost connection over the bar, which reports it already. */
+function hideLostConnection() {
+  for (const toast of document.querySelectorAll(".toast-body")) {
+    if (toast.textContent.includes("Connection to the server was lost")) toast.style.display = "none";
+  }
+}
+
 keepTheme();
 keepDrafts();
+new MutationObserver(hideLostConnection).observe(document.body, { childList: true, subtree: true });
 new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
 document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses has priority
   if (event.target.closest?.("#tabs [role=tab]")) wanted = null;

@@ -3,6 +3,9 @@
 
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatPercent, tokenNamer, visibleToken } from "../../web/format.js";
+import { pollWhileVisible } from "../../web/server.js";
+
+const CHECK_MS = 300; // Gradio changes the input without an event
 
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
@@ -112,6 +115,18 @@ export function mount({ element, trigger, props, watch }) {
     element.querySelector("tbody").replaceChildren(...steps.map((step, at) => makeStep(step, at, texts ? null : expected, tokenNamer(texts))));
   }
 
+  /** Gray the answer out while the input is another one than it answers, be it still being typed or without a server. */
+  function showFormer() {
+    const typed = document.querySelector("#input textarea, #input input")?.value;
+    const given = props.value?.asked;
+    const isFormer = typed != null && given != null && typed.trim() !== given.trim();
+    part("shown").classList.toggle("former", isFormer);
+    part("former-note").hidden = !isFormer;
+    return CHECK_MS;
+  }
+
   show();
+  document.addEventListener("input", showFormer);
+  pollWhileVisible(element, showFormer);
   watch("value", show);
 }
