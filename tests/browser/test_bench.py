@@ -276,6 +276,38 @@ def test_any_block_layer_and_input_can_be_watched_and_a_head_opens(page: Page):
     expect(page.locator("#viewer .title")).to_contain_text("Encoder self-attention, layer 2 of 2, head 3")
 
 
+def test_a_map_opened_by_keyboard_has_the_focus_and_each_tab_keeps_its_scroll(page: Page):
+    page.set_viewport_size(LAPTOP)
+    open_tab(page, "Train")
+    page.locator("#bench-view .map").nth(5).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#viewer .title")).to_contain_text("layer 2 of 2, head 2")
+    expect(page.locator("#viewer canvas.map")).to_be_focused()
+    page.evaluate("() => scrollTo({ top: 400, behavior: 'instant' })")
+    page.wait_for_function("() => scrollY === 400")
+    open_tab(page, "Train")
+    page.wait_for_function("() => scrollY === 0")
+    expect(page.locator("#bench-view .loss-panel")).to_be_in_viewport(ratio=1)
+    open_tab(page, "Look inside")
+    page.wait_for_function("() => scrollY === 400")
+    page.locator("#input textarea").evaluate("(input) => input.scrollIntoView({ block: 'start', behavior: 'instant' })")
+    tabs, field = page.locator("#tabs .tab-wrapper").bounding_box(), page.locator("#input textarea").bounding_box()
+    assert tabs
+    assert field
+    assert field["y"] >= tabs["y"] + tabs["height"]
+
+
+def test_a_map_pressed_during_training_opens_with_its_arithmetic(page: Page, hurry: Callable):
+    open_tab(page, "Train")
+    choose_preset(page, "tiny")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#bench-view .answers-when")).to_have_text(re.compile(r"^weights of step [1-9]\d*$"))
+    page.locator("#bench-view .map").first.click()
+    expect(page.locator("#viewer .title")).to_contain_text("training step")
+    expect(page.locator("#viewer .story-body")).to_be_visible()
+    hurry()
+
+
 def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: str):
     empty_page.goto(f"{address}?run=no-such-run&tab=train")
     expect(empty_page.locator("#run-bar .message-text")).to_contain_text("There is no run “no-such-run” here")

@@ -15,9 +15,18 @@ function keepTab() {
   if (wanted) return openWanted();
   if (document.body.dataset.tab === open) return;
   const isFirst = !document.body.dataset.tab;
+  if (!isFirst) restoreScroll(open);
   document.body.dataset.tab = open;
   if (isFirst || readAddress().get("tab") === open) patchAddress({ tab: open });
   else pushTab(open);
+}
+
+const scrolls = new Map(); // tab → how far it was scrolled when it was left
+
+/** Scroll to where the tab was left. */
+function restoreScroll(tab) {
+  const top = scrolls.get(tab) ?? 0;
+  requestAnimationFrame(() => scrollTo({ top, behavior: "instant" }));
 }
 
 let retry = 0;
@@ -63,6 +72,7 @@ document.addEventListener("pointerdown", (event) => { // a tab that the visitor 
   if (event.target.closest?.("#tabs [role=tab]")) wanted = null;
 }, true);
 document.addEventListener("keydown", groupRadios, true);
+document.addEventListener("scroll", () => scrolls.set(document.body.dataset.tab, scrollY));
 onReturn((tab) => {
   wanted = tab;
   if (wanted) openWanted();

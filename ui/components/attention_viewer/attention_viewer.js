@@ -21,6 +21,7 @@ import { makeReplayPlayer } from "./replay_player.js";
 import { lockedHead, makeSelection } from "./selection.js";
 
 const UNITS = [["pieces", "pieces"], ["words", "words"]];
+const MOST_FRAMES = 600; // to wait for the map of a head that was opened elsewhere
 const MODES = [["decode", "current decode"], ["replay", "training replay"]];
 
 export function mount({ element, props, server, watch }) {
@@ -308,6 +309,14 @@ export function mount({ element, props, server, watch }) {
     selected.heads[block] = { layer, head };
     show();
     refreshNow();
+    focusMap();
+  }
+
+  /** Move the focus to the large map, once it is there, from the small one that was pressed and is hidden now. */
+  function focusMap(frames = MOST_FRAMES) {
+    const isLeft = document.activeElement === document.body || document.activeElement.offsetParent === null;
+    if (isVisible() && !part("shown").hidden) return isLeft && part("map").focus({ preventScroll: true });
+    return frames && requestAnimationFrame(() => focusMap(frames - 1));
   }
 
   function applyValue() {
