@@ -245,6 +245,22 @@ def test_the_heads_have_the_most_room(page: Page, size: dict, least: int):
         assert box["y"] + box["height"] - plot["y"] - plot["height"] <= 12  # nothing blank under a chart
 
 
+def test_words_of_the_field_are_explained_where_they_stand(page: Page):
+    open_tab(page, "Train")
+    for place, says in {
+        ".accuracy-now": "whole answers that are correct",
+        ".accuracy-panel .keys [data-term=teacher-forced]": "reads the reference",
+        ".loss-now": "negative log probability",
+    }.items():
+        word = page.locator(f"#bench-view {place}")
+        word.hover()
+        expect(word).to_have_attribute("title", re.compile(f"{says}.*\n.+"))
+    open_tab(page, "Decode")
+    word = page.locator("#answer .candidate .token", has_text="<PAD>").first
+    word.hover()
+    expect(word).to_have_attribute("title", re.compile("A mask hides it"))
+
+
 def test_the_charts_name_their_axis_and_show_values_in_place_of_the_legend(page: Page):
     open_tab(page, "Train")
     chart, panel = page.locator("#bench-view .loss-plot .chart-plot"), page.locator("#bench-view .loss-panel")

@@ -64,8 +64,16 @@ function hideLostConnection() {
   }
 }
 
+/** Explain the word that is pointed at or focused, if the glossary has it. */
+async function explain({ target }) {
+  const word = target.closest?.("[data-term]");
+  if (word) word.title = (await import("./glossary.js")).explanationOf(word.dataset.term || word.textContent);
+}
+
 keepTheme();
 keepDrafts();
+document.addEventListener("pointerover", explain);
+document.addEventListener("focusin", explain);
 new MutationObserver(hideLostConnection).observe(document.body, { childList: true, subtree: true });
 new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
 document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses has priority

@@ -72,7 +72,7 @@ export function mount({ element, trigger, props, watch }) {
     const fill = make("span", { class: "fill" });
     fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
     return make("span", { class: "candidate" },
-      make("span", { class: "token" }, name(token)),
+      make("span", { class: "token", "data-term": token.startsWith("<") ? token : null }, name(token)),
       make("span", { class: "probability" }, formatPercent(probability)),
       make("span", { class: "bar", "aria-hidden": "true" }, fill));
   }
