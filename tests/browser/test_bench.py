@@ -245,6 +245,22 @@ def test_the_heads_have_the_most_room(page: Page, size: dict, least: int):
         assert box["y"] + box["height"] - plot["y"] - plot["height"] <= 12  # nothing blank under a chart
 
 
+def test_words_of_the_field_are_explained_where_they_stand(page: Page):
+    open_tab(page, "Train")
+    for place, says in {
+        ".accuracy-now": "whole answers that are correct",
+        ".accuracy-panel .keys [data-term=teacher-forced]": "reads the reference",
+        ".loss-now": "negative log probability",
+    }.items():
+        word = page.locator(f"#bench-view {place}")
+        word.hover()
+        expect(word).to_have_attribute("title", re.compile(f"{says}.*\n.+"))
+    open_tab(page, "Decode")
+    word = page.locator("#answer .candidate .token", has_text="<PAD>").first
+    word.hover()
+    expect(word).to_have_attribute("title", re.compile("A mask hides it"))
+
+
 def test_the_charts_name_their_axis_and_show_values_in_place_of_the_legend(page: Page):
     open_tab(page, "Train")
     chart, panel = page.locator("#bench-view .loss-plot .chart-plot"), page.locator("#bench-view .loss-panel")
@@ -274,6 +290,38 @@ def test_any_block_layer_and_input_can_be_watched_and_a_head_opens(page: Page):
     expect(page.locator("#bench-view .pair-text")).to_have_text("→ 4 7 3 3")
     page.get_by_role("button", name="encoder self attention, layer 2, head 3: open").click()
     expect(page.locator("#viewer .title")).to_contain_text("Encoder self-attention, layer 2 of 2, head 3")
+
+
+def test_a_map_opened_by_keyboard_has_the_focus_and_each_tab_keeps_its_scroll(page: Page):
+    page.set_viewport_size(LAPTOP)
+    open_tab(page, "Train")
+    page.locator("#bench-view .map").nth(5).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#viewer .title")).to_contain_text("layer 2 of 2, head 2")
+    expect(page.locator("#viewer canvas.map")).to_be_focused()
+    page.evaluate("() => scrollTo({ top: 400, behavior: 'instant' })")
+    page.wait_for_function("() => scrollY === 400")
+    open_tab(page, "Train")
+    page.wait_for_function("() => scrollY === 0")
+    expect(page.locator("#bench-view .loss-panel")).to_be_in_viewport(ratio=1)
+    open_tab(page, "Look inside")
+    page.wait_for_function("() => scrollY === 400")
+    page.locator("#input textarea").evaluate("(input) => input.scrollIntoView({ block: 'start', behavior: 'instant' })")
+    tabs, field = page.locator("#tabs .tab-wrapper").bounding_box(), page.locator("#input textarea").bounding_box()
+    assert tabs
+    assert field
+    assert field["y"] >= tabs["y"] + tabs["height"]
+
+
+def test_a_map_pressed_during_training_opens_with_its_arithmetic(page: Page, hurry: Callable):
+    open_tab(page, "Train")
+    choose_preset(page, "tiny")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#bench-view .answers-when")).to_have_text(re.compile(r"^weights of step [1-9]\d*$"))
+    page.locator("#bench-view .map").first.click()
+    expect(page.locator("#viewer .title")).to_contain_text("training step")
+    expect(page.locator("#viewer .story-body")).to_be_visible()
+    hurry()
 
 
 def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: str):
@@ -364,7 +412,9 @@ def test_a_link_opens_without_the_tour(tab: tuple[Page, list[str]], address: str
     visitor = context.new_page()
     visitor.goto(f"{address}?run={SHIPPED}&tab=attention")
     expect(visitor.locator("#viewer .title")).to_contain_text("Cross-attention, layer 2 of 2")
-    expect(visitor.get_by_role("dialog", name=re.compile("New here"))).to_have_count(0)
+    open_tab(visitor, "Train")
+    expect(visitor.locator("#bench-view .map")).to_have_count(8)
+    expect(visitor.locator("#bench-view .tour-offer")).to_be_hidden()
     context.close()
 
 
@@ -410,8 +460,15 @@ def test_the_first_visit_offers_a_tour_once(tab: tuple[Page, list[str]], address
         "**/tour.js", lambda route: (visitor.wait_for_url("**/?*tab=*"), route.continue_())
     )
     visitor.goto(address)
-    card = visitor.get_by_role("dialog")
-    visitor.get_by_role("button", name="Start the tour").click()
+    card, start = visitor.get_by_role("dialog"), visitor.get_by_role("button", name="Start the tour")
+    expect(start).to_be_visible()
+    before = start.bounding_box()
+    expect(visitor.locator("#bench-view .map")).to_have_count(8)
+    expect(visitor.locator("#summary")).to_contain_text("on this machine")
+    assert start.bounding_box() == before  # nothing moves under the pointer while the page loads
+    expect(start).to_be_in_viewport(ratio=1)
+    expect(card).to_have_count(0)  # the offer covers nothing
+    start.click()
     for stop in ("1 of 5", "2 of 5", "3 of 5", "4 of 5", "5 of 5"):
         expect(card).to_contain_text(stop)
         box = card.bounding_box()
@@ -423,5 +480,6 @@ def test_the_first_visit_offers_a_tour_once(tab: tuple[Page, list[str]], address
     expect(card).to_have_count(0)
     visitor.goto(address)
     expect(visitor.locator("#run-bar .run .title")).to_contain_text("digits-reversal")
-    expect(card).to_have_count(0)
+    expect(visitor.locator("#bench-view .map")).to_have_count(8)
+    expect(start).to_be_hidden()
     context.close()

@@ -8,13 +8,22 @@ from playwright.sync_api import Page, expect
 
 from core.config import load_preset
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, choose_run, open_tab
+from tests.browser.chromium import CHROMIUM, DESKTOP, choose_run, new_context, open_tab
+from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
+
+# Gradio's message, which depends on the moment at which its own connection ends.
+ADD_TOAST = """() => {
+  const toast = document.createElement("div");
+  toast.className = "toast-body error";
+  toast.textContent = "Error Connection to the server was lost. Attempting reconnection...";
+  document.body.append(toast);
+}"""
 
 
 def test_an_input_that_the_next_run_cannot_read_becomes_an_example_and_a_long_one_is_explained(
@@ -36,6 +45,47 @@ def test_an_input_that_the_next_run_cannot_read_becomes_an_example_and_a_long_on
     expect(message).to_contain_text("max_seq_len=")
     expect(message).to_be_in_viewport()
     expect(page.locator("#viewer canvas.map")).to_be_hidden()
+
+
+def test_the_former_answer_is_marked_while_another_input_is_typed(page: Page):
+    open_tab(page, "Decode")
+    field, answer = page.get_by_role("textbox", name="Input"), page.locator("#answer")
+    expect(answer.locator(".verdict")).to_have_text("✓ correct")
+    expect(answer.locator(".former-note")).to_be_hidden()
+    field.fill("1 2 3")
+    expect(answer.locator(".former-note")).to_have_text("Answer to the previous input")
+    expect(answer.locator(".verdict")).to_be_hidden()
+    field.fill("4 8 2 9")  # the answer fits again
+    expect(answer.locator(".former-note")).to_be_hidden()
+    expect(answer.locator(".verdict")).to_be_visible()
+    field.fill("1 2 3")
+    page.get_by_role("button", name="Decode", exact=True).click()
+    expect(answer.locator(".output .tile")).to_have_text(list("321"))
+    expect(answer.locator(".former-note")).to_be_hidden()
+    page.locator("#examples button", has_text="4 8 2 9").click()
+    expect(answer.locator(".output .tile")).to_have_text(list("9284"))
+    expect(answer.locator(".former-note")).to_be_hidden()
+
+
+def test_without_a_server_one_banner_says_so_and_buttons_look_disabled(tab: tuple[Page, list[str]], address: str):
+    browser = tab[0].context.browser
+    assert browser is not None
+    context = new_context(browser, viewport=DESKTOP)
+    page = context.new_page()
+    page.goto(f"{address}?run={SHIPPED}&input=4+8+2+9&tab=decode")
+    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
+    context.set_offline(True)
+    expect(page.locator("#run-bar .message-text")).to_contain_text("No connection to the server")
+    expect(page.locator("#decode")).to_have_css("opacity", "0.5")
+    page.evaluate(ADD_TOAST)
+    expect(page.locator(".toast-body")).to_be_hidden()  # it would cover the banner
+    page.get_by_role("textbox", name="Input").fill("1 2 3")
+    expect(page.locator("#answer .former-note")).to_be_visible()
+    expect(page.locator("#answer .verdict")).to_be_hidden()
+    context.set_offline(False)
+    expect(page.locator("#run-bar .message")).to_be_hidden()
+    expect(page.locator("#decode")).to_have_css("opacity", "1")
+    context.close()
 
 
 @pytest.mark.slow

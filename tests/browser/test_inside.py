@@ -73,7 +73,7 @@ def test_the_numbers_multiply_out(viewer):
 
 @pytest.mark.slow
 def test_the_model_map_opens_attention_and_every_other_part(viewer, reload):
-    page, maps = viewer.page, viewer.locator(".maps")
+    page, maps = viewer.page, viewer.locator(".large")
     left = maps.bounding_box()["x"]
     viewer.locator(".model").evaluate("(model) => (model.hidden = true)")  # as before its parts are known
     assert maps.bounding_box()["x"] == left
@@ -176,8 +176,11 @@ def test_a_cell_of_the_training_replay_is_compared_between_training_steps(empty_
     expect(products).to_have_text(early.replace("\t", ""))
 
     viewer.get_by_role("slider", name="training step").press("ArrowRight")
-    expect(viewer.locator(".story-problem")).to_contain_text("No weights were kept at this training step")
-    expect(viewer.locator(".story-body")).to_be_hidden()
+    expect(viewer.locator(".story-problem")).to_have_text(
+        "Only some steps keep their weights: this is the arithmetic of step 125, the nearest to the map's step 150."
+    )
+    expect(viewer.locator(".story-body")).to_be_visible()
+    expect(opened).to_contain_text("training step 125")
     expect(steps.locator("input:checked")).to_have_count(0)
     viewer.get_by_role("button", name="Feed-forward, encoder layer 2").click()
     steps.get_by_role("radio", name="25", exact=True).check()

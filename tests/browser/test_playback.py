@@ -24,6 +24,8 @@ START_AND_PRESS = """(viewer) => {
     const count = (selector) => viewer.querySelectorAll(selector).length;
     return [count(".tile.not-revealed"), count(".table-box tbody tr")];
 }"""
+# Whether the large map's last row is on the screen.
+ENDS_IN_VIEW = "() => document.querySelector('#viewer canvas.map').getBoundingClientRect().bottom < innerHeight"
 START_AND_LEAVE = """(viewer) => {
     viewer.querySelector(".playback-button").click();
     document.querySelector("#tabs [role=tab][data-tab-id=decode]").click();
@@ -77,6 +79,26 @@ def test_a_playback_reveals_the_rows_and_ends_by_itself(viewer: Locator):
     viewer.get_by_role("button", name="Step by step").click()
     expect_ended(viewer, marked=[])
     expect(viewer.locator(".verdict")).to_have_text("✓ correct")
+
+
+def test_the_large_map_is_near_the_top_and_a_playback_stays_in_view(empty_page: Page, address: str):
+    page, viewer = empty_page, empty_page.locator("#viewer")
+    page.set_viewport_size({"width": 1366, "height": 768})
+    page.goto(f"{address}?run={SHIPPED}&input=0+8+9+4+9+5+9+9+7+7&tab=attention&view=replay")
+    expect(viewer.locator(".player")).to_be_visible()
+    expect(viewer.locator("canvas.map")).to_be_visible()
+    map_now = viewer.locator("canvas.map").bounding_box()
+    assert map_now
+    assert map_now["y"] < 330
+    viewer.get_by_role("radio", name="current decode").check()
+    expect(viewer.locator(".tile:visible")).to_have_count(11)
+    before = viewer.locator("canvas.map").bounding_box()
+    viewer.get_by_role("button", name="Step by step").click()
+    expect(viewer.get_by_role("button", name="Stop")).to_be_in_viewport(ratio=1)
+    assert viewer.locator("canvas.map").bounding_box() == before  # Stop has its place already
+    expect(viewer.locator(".tile.not-revealed")).to_have_count(0, timeout=30_000)
+    expect(viewer.locator(".tile:visible").last).to_be_in_viewport(ratio=1)
+    assert page.evaluate(ENDS_IN_VIEW)
 
 
 def test_a_paused_playback_survives_everything_pressed_meanwhile(empty_page: Page, viewer: Locator):

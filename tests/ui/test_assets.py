@@ -183,6 +183,13 @@ def without_block_comments(script: str) -> str:
     return re.sub(r"^\s*//.*$", "", without_blocks, flags=re.MULTILINE)
 
 
+def test_every_marked_term_is_in_the_glossary():
+    known = (UI / "web" / "glossary.js").read_text()
+    marked = {term for path in UI.rglob("*.html") for term in re.findall(r'data-term="([^"]+)"', path.read_text())}
+    assert len(marked) > 5
+    assert [term for term in marked if not re.search(rf'^  "?{re.escape(term)}"?: "', known, re.MULTILINE)] == []
+
+
 def test_only_one_script_changes_or_parses_the_address():
     found = [path.relative_to(UI).as_posix() for path in SCRIPTS if TOUCHES_ADDRESS.search(path.read_text())]
     assert found == ["web/address.js"]

@@ -156,6 +156,7 @@ def decode(
     """
     if run is None:
         return None, {"message": NO_RUN} | _EMPTY
+    asked = text
     try:
         strategy = strategy_form.strategy_in(kind, values or strategy_form.default_values())
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
@@ -182,7 +183,7 @@ def decode(
     heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
     return current, _EMPTY | {
         "message": {"text": message},
-        "answer": answer_value(current) | {"record": ribbon_record(current)},
+        "answer": answer_value(current) | {"record": ribbon_record(current), "asked": asked},
         "tree": tree_value(current),
         "thumbnails": heads,
         "translations": translations_value(sentences, results) if results else None,

@@ -79,7 +79,9 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool =
                 import_model.build(runs, run)
     tab = TrainTab(form, settings, diagram)
 
-    own.click(None, None, None, js="() => { document.body.dataset.side = 'own'; }", api_visibility="private")
+    own.click(
+        None, None, None, js="() => { document.body.dataset.side = 'own'; scrollTo(0, 0); }", api_visibility="private"
+    )
     imported = {"run": run, "message": form.problem}
     upload.upload(by_name(partial(import_run, runs), imported), upload, list(imported.values()), **QUIET)
 

@@ -6,7 +6,7 @@ import { visibleToken } from "./format.js";
 
 const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
-const CELL = { least: 11, most: 44, withValue: 34 }; // pixels
+const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
 
 /** The largest weight of each block of `size` times `size` cells. */
 function largestOfBlocks(weights, size) {

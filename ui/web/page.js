@@ -15,9 +15,18 @@ function keepTab() {
   if (wanted) return openWanted();
   if (document.body.dataset.tab === open) return;
   const isFirst = !document.body.dataset.tab;
+  if (!isFirst) restoreScroll(open);
   document.body.dataset.tab = open;
   if (isFirst || readAddress().get("tab") === open) patchAddress({ tab: open });
   else pushTab(open);
+}
+
+const scrolls = new Map(); // tab → how far it was scrolled when it was left
+
+/** Scroll to where the tab was left. */
+function restoreScroll(tab) {
+  const top = scrolls.get(tab) ?? 0;
+  requestAnimationFrame(() => scrollTo({ top, behavior: "instant" }));
 }
 
 let retry = 0;
@@ -48,13 +57,30 @@ function groupRadios(event) {
   }
 }
 
+/** Gradio reports a lost connection over the bar, which reports it already. */
+function hideLostConnection() {
+  for (const toast of document.querySelectorAll(".toast-body")) {
+    if (toast.textContent.includes("Connection to the server was lost")) toast.style.display = "none";
+  }
+}
+
+/** Explain the word that is pointed at or focused, if the glossary has it. */
+async function explain({ target }) {
+  const word = target.closest?.("[data-term]");
+  if (word) word.title = (await import("./glossary.js")).explanationOf(word.dataset.term || word.textContent);
+}
+
 keepTheme();
 keepDrafts();
+document.addEventListener("pointerover", explain);
+document.addEventListener("focusin", explain);
+new MutationObserver(hideLostConnection).observe(document.body, { childList: true, subtree: true });
 new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
 document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses has priority
   if (event.target.closest?.("#tabs [role=tab]")) wanted = null;
 }, true);
 document.addEventListener("keydown", groupRadios, true);
+document.addEventListener("scroll", () => scrolls.set(document.body.dataset.tab, scrollY));
 onReturn((tab) => {
   wanted = tab;
   if (wanted) openWanted();

@@ -91,6 +91,7 @@ async function refresh() {
     input: selection.input,
   });
   if (run !== feed.run) return 0; // another run was selected meanwhile
+  document.body.dataset.server = update ? "" : "gone"; // the style sheet grays out what needs it
   if (update?.run !== run) {
     feed.error = update?.error ?? "No connection to the server, retrying. Runs are saved there and can be resumed.";
     changed();

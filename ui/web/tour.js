@@ -1,6 +1,6 @@
-// The tour: five stops on the page, offered on the first visit and started again from the bar, or the menu of runs.
+// The tour: five stops on the page, offered by the bench on the first visit, and started from the bar or the menu of runs.
 
-import { linkToTranslation, OPENED_BY_LINK } from "./address.js";
+import { OPENED_BY_LINK } from "./address.js";
 import { make, setText } from "./dom.js";
 import { openTab } from "./navigation.js";
 
@@ -21,56 +21,39 @@ const STOPS = [
 
 let card = null;
 let target = null;
-let isOffer = false; // whether the card offers the tour
 
-/**
- * Offer the tour once: on the first visit of this browser, unless a link led to a run, a tab or a head.
- * When called again with the name of a translation run, an open offer also includes a translation.
- */
-export function offerTour(translator = null) {
-  if (OPENED_BY_LINK || (card && !isOffer) || localStorage.getItem(KEY)) return;
-  isOffer = true;
-  const translation = translator ? " Or translate a sentence and see where each word came from." : "";
-  showCard({ title: "New here?", text: "A tour of five stops explains the page. It takes a minute." + translation, buttons: [
-    ["Skip", end], ...(translator ? [["Translate a sentence", () => openTranslation(translator)]] : []), ["Start the tour", startTour, true]] });
-}
+/** Whether to offer the tour: in a browser that has not seen it, unless a link led to a run, a tab or a head. */
+export const isOffered = () => !OPENED_BY_LINK && !localStorage.getItem(KEY);
 
-function openTranslation(run) {
-  end();
-  window.location.assign(linkToTranslation(run));
-}
+/** Start the tour at its first stop. */
+export const startTour = () => showStop(0);
 
-export function startTour() {
-  isOffer = false;
-  showStop(0);
-}
-
-function end() {
+/** Close the tour, and do not offer it again. */
+export function endTour() {
   localStorage.setItem(KEY, "done");
   document.removeEventListener("keydown", onKey);
   target?.classList.remove("tour-target");
   card?.remove();
   card = target = null;
-  isOffer = false;
 }
 
 function onKey(event) {
-  if (event.key === "Escape") end();
+  if (event.key === "Escape") endTour();
 }
 
 function showStop(number) {
   const stop = STOPS[number];
   if (stop.tab) openTab(stop.tab);
   const last = number === STOPS.length - 1;
-  const buttons = [["Skip", end], ...(number ? [["Back", () => showStop(number - 1)]] : []),
-    [last ? "Done" : "Next", last ? end : () => showStop(number + 1), true]];
+  const buttons = [["Skip", endTour], ...(number ? [["Back", () => showStop(number - 1)]] : []),
+    [last ? "Done" : "Next", last ? endTour : () => showStop(number + 1), true]];
   requestAnimationFrame(() => showCard({ ...stop, title: number + 1 + " of " + STOPS.length + " · " + stop.title, buttons: last ? buttons.slice(1) : buttons }));
 }
 
-function showCard({ at = null, title, text, buttons }) {
+function showCard({ at, title, text, buttons }) {
   target?.classList.remove("tour-target");
   card?.remove();
-  target = at && document.querySelector(at);
+  target = document.querySelector(at);
   target?.classList.add("tour-target");
   target?.scrollIntoView({ block: "nearest" });
   const heading = make("h3", { id: "tour-title" });
@@ -83,7 +66,7 @@ function showCard({ at = null, title, text, buttons }) {
   document.body.append(card);
   place();
   document.addEventListener("keydown", onKey);
-  if (at) card.querySelector(".main").focus({ preventScroll: true }); // the offer does not take the focus
+  card.querySelector(".main").focus({ preventScroll: true });
 }
 
 /** Put the card beside its target if there is room, otherwise at the bottom right. */

@@ -4,6 +4,9 @@
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatPercent, tokenNamer, visibleToken } from "../../web/format.js";
 import { ribbon } from "../../web/ribbon.js";
+import { pollWhileVisible } from "../../web/server.js";
+
+const CHECK_MS = 300; // Gradio changes the input without an event
 
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
@@ -79,7 +82,7 @@ export function mount({ element, trigger, props, watch }) {
     const fill = make("span", { class: "fill" });
     fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
     return make("span", { class: "candidate" },
-      make("span", { class: "token" }, name(token)),
+      make("span", { class: "token", "data-term": token.startsWith("<") ? token : null }, name(token)),
       make("span", { class: "probability" }, formatPercent(probability)),
       make("span", { class: "bar", "aria-hidden": "true" }, fill));
   }
@@ -124,6 +127,18 @@ export function mount({ element, trigger, props, watch }) {
     element.querySelector("tbody").replaceChildren(...steps.map((step, at) => makeStep(step, at, texts ? null : expected, tokenNamer(texts))));
   }
 
+  /** Gray the answer out while the input is another one than it answers, be it still being typed or without a server. */
+  function showFormer() {
+    const typed = document.querySelector("#input textarea, #input input")?.value;
+    const given = props.value?.asked;
+    const isFormer = typed != null && given != null && typed.trim() !== given.trim();
+    part("shown").classList.toggle("former", isFormer);
+    part("former-note").hidden = !isFormer;
+    return CHECK_MS;
+  }
+
   show();
+  document.addEventListener("input", showFormer);
+  pollWhileVisible(element, showFormer);
   watch("value", show);
 }

@@ -22,6 +22,7 @@ import { makeReplayPlayer } from "./replay_player.js";
 import { lockedHead, makeSelection } from "./selection.js";
 
 const UNITS = [["pieces", "pieces"], ["words", "words"]];
+const MOST_FRAMES = 600; // to wait for the map of a head that was opened elsewhere
 const MODES = [["decode", "current decode"], ["replay", "training replay"]];
 
 export function mount({ element, props, server, watch }) {
@@ -50,6 +51,7 @@ export function mount({ element, props, server, watch }) {
     onReveal(row) {
       selected.row = row;
       show();
+      map.follow(row);
     },
     onPick(row) {
       endPlayback();
@@ -241,6 +243,7 @@ export function mount({ element, props, server, watch }) {
     part("empty").hidden = Boolean(record);
     setText(part("empty"), isReplaying() ? emptyText(replay) : value?.problem || "Nothing decoded yet. Enter an input above.");
     setText(part("heading"), record ? headingOf(record) : "");
+    part("heading").title = part("heading").textContent;
     view = record && viewNow(record);
     if (view) {
       showChoice(part("blocks"), record.blocks.map(({ block, name }) => [block, name]), view.block, (block) => select({ block }));
@@ -256,7 +259,7 @@ export function mount({ element, props, server, watch }) {
       playback.show(record, view);
     }
     part("units").hidden = !view?.words;
-    part("replay").hidden = !isReplaying() || replay.snapshots.length === 0;
+    part("replay").hidden = part("small-charts").hidden = !isReplaying() || replay.snapshots.length === 0;
     if (!part("replay").hidden) player.show(replay, snapshot, selected);
     modelMap.show(record && model?.run === value.run ? model : null, isOpenPart);
     showHead();
@@ -312,6 +315,14 @@ export function mount({ element, props, server, watch }) {
     selected.heads[block] = { layer, head };
     show();
     refreshNow();
+    focusMap();
+  }
+
+  /** Move the focus to the large map, once it is there, from the small one that was pressed and is hidden now. */
+  function focusMap(frames = MOST_FRAMES) {
+    const isLeft = document.activeElement === document.body || document.activeElement.offsetParent === null;
+    if (isVisible() && !part("shown").hidden) return isLeft && part("map").focus({ preventScroll: true });
+    return frames && requestAnimationFrame(() => focusMap(frames - 1));
   }
 
   function applyValue() {

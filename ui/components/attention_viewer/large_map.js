@@ -18,7 +18,7 @@ function titleOf(view, { layer, head }) {
 
 /**
  * Make the large map in a viewer's elements. `picture(request)` asks the server for a PNG; `pick({ row, column })` is
- * called for a pressed cell. Returns { show(view, head, revealed), redraw }: `revealed` is the number of rows shown.
+ * called for a pressed cell. Returns { show(view, head, revealed), redraw, follow(row) }: `revealed` is the number of rows shown.
  */
 export function makeLargeMap(part, { picture, pick }) {
   const map = part("map");
@@ -45,6 +45,13 @@ export function makeLargeMap(part, { picture, pick }) {
   }
 
   const redraw = inNextFrame(draw);
+
+  /** Scroll the page so that a row is in view, above the output tokens; null: nothing. */
+  function follow(row) {
+    if (row === null || !layout) return;
+    const bottom = map.getBoundingClientRect().top + layout.head + (row + 1) * layout.cell;
+    scrollBy({ top: Math.max(0, bottom + part("playback").offsetHeight + 8 - innerHeight), behavior: "instant" });
+  }
 
   /** "row 1 produced 9 (after <BOS>)", or "row 1, 4" in encoder maps. */
   function rowSentence(row) {
@@ -194,5 +201,5 @@ export function makeLargeMap(part, { picture, pick }) {
   part("table-button").addEventListener("click", toggleTable);
   part("png-button").addEventListener("click", savePicture);
   part("csv-button").addEventListener("click", saveCsv);
-  return { show, redraw };
+  return { show, redraw, follow };
 }

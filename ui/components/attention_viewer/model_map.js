@@ -55,7 +55,8 @@ export function makeModelMap(part, open) {
     boxes = [];
     frames = [];
     part("stacks").classList.toggle("deep", isDeep(parts));
-    setText(part("model-size"), size + ". Press a part.");
+    const [before, after] = (size + ". Press a part.").split("d_model");
+    part("model-size").replaceChildren(before, ...(after ? [make("span", { "data-term": "d_model" }, "d_model"), after] : []));
     const source = parts.filter((each) => each.side === "source");
     const target = parts.filter((each) => each.side === "target");
     const hasEncoder = source.some((each) => each.layer || each.kind === "recurrent");

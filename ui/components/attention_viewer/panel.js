@@ -3,11 +3,11 @@
 import { showChoice } from "../../web/choice.js";
 import { setText } from "../../web/dom.js";
 import { tokenNamer } from "../../web/format.js";
+import { nearestIndex } from "../../web/history.js";
 import { readTokens } from "../../web/maps.js";
 import { storySections, storySentence } from "./cell_story.js";
 import { partSections } from "./part_view.js";
 
-const NOT_THIS_STEP = "No weights were kept at this training step, only its attention maps. Choose a step above.";
 const NO_STEP = "This run kept attention maps, but no weights. Choose “current decode” above to see the arithmetic.";
 
 /**
@@ -18,13 +18,13 @@ const NO_STEP = "This run kept attention maps, but no weights. Choose “current
  */
 export function makePanel(part, { ask, jump }) {
   let key = ""; // of the shown or requested content
-  let shown = null; // { title, of, say, sections(inNumbers) }
+  let shown = null; // { title, of, note, say, sections(inNumbers) }
   let inNumbers = false;
 
   function draw() {
     part("story-body").hidden = part("story-numbers").hidden = !shown;
     if (!shown) return;
-    setText(part("story-problem"), "");
+    setText(part("story-problem"), shown.note);
     setText(part("story-title"), shown.title);
     setText(part("story-of"), shown.of);
     setText(part("story-say"), shown.say);
@@ -45,19 +45,19 @@ export function makePanel(part, { ask, jump }) {
     if (weightsSteps) showChoice(part("story-training"), weightsSteps.map((each) => [each, each]), step, (each) => jump(Number(each)));
   }
 
-  function showCell(cell, view, chosen) {
+  function showCell(cell, view, chosen, when) {
     shown = {
       title: "How this cell came about",
       of: view.name + ", layer " + chosen.layer + ", head " + chosen.head + " · row " + (chosen.row + 1) + ", column " + (chosen.column + 1)
-        + (view.when ? " · " + view.when : ""),
+        + when,
       say: storySentence(cell, view, chosen),
       sections: (numbers) => storySections(cell, view, chosen, numbers),
     };
   }
 
-  function showPart(answer, decode) {
+  function showPart(answer, decode, when) {
     const tokens = (answer.part.side === "source" ? decode.source : readTokens(decode)).map(tokenNamer(decode.words));
-    shown = { title: answer.title, of: "for each token it reads" + (decode.when ? " · " + decode.when : ""), say: answer.text, sections: (numbers) => partSections(answer, tokens, numbers) };
+    shown = { title: answer.title, of: "for each token it reads" + when, say: answer.text, sections: (numbers) => partSections(answer, tokens, numbers) };
   }
 
   part("story-numbers").addEventListener("click", () => {
@@ -72,14 +72,19 @@ export function makePanel(part, { ask, jump }) {
      */
     async refresh({ view, decode, head: { layer, head }, part: name }) {
       offerSteps(decode);
-      if (decode.weightsSteps && !decode.weightsSteps.includes(decode.step)) {
+      const { weightsSteps } = decode;
+      if (weightsSteps?.length === 0) {
         key = "";
-        return say(decode.weightsSteps.length ? NOT_THIS_STEP : NO_STEP);
+        return say(NO_STEP);
       }
+      const step = weightsSteps && weightsSteps[nearestIndex(weightsSteps, decode.step)]; // few steps kept their weights
+      const when = weightsSteps ? " · training step " + step : "";
+      const note = weightsSteps && step !== decode.step
+        ? "Only some steps keep their weights: this is the arithmetic of step " + step + ", the nearest to the map's step " + decode.step + "." : "";
       const chosen = { block: view.block, layer, head, ...view.cell };
       const request = { run: decode.name, source: decode.source, tokens: decode.tokens, ...decode.interventions, ...(name ? { part: name } : chosen),
-        ...(decode.weightsSteps && { training_step: decode.step }) };
-      const wanted = JSON.stringify([request, decode.model]);
+        ...(weightsSteps && { training_step: step }) };
+      const wanted = JSON.stringify([request, decode.model, note]);
       if (wanted === key) return;
       key = wanted;
       const answer = await ask(name ? "part" : "cell", request);
@@ -88,8 +93,9 @@ export function makePanel(part, { ask, jump }) {
         if (!answer) key = ""; // ask again
         return say(answer?.error ?? "The server did not answer; asking again.");
       }
-      if (name) showPart(answer, decode);
-      else showCell(answer, view, chosen);
+      if (name) showPart(answer, decode, when);
+      else showCell(answer, view, chosen, when);
+      shown.note = note;
       draw();
     },
     /** Draw again in the theme's colors. */

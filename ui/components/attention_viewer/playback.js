@@ -63,7 +63,7 @@ export function makePlayback(part, { isVisible, onStart, onReveal, onPick }) {
 
   function showButtons() {
     setText(part("playback-button"), timer ? "❚❚ Pause" : "▶ Step by step");
-    part("stop-button").hidden = revealed === null;
+    part("stop-button").style.visibility = revealed === null ? "hidden" : ""; // its place stays, so that nothing moves
   }
 
   part("playback-button").addEventListener("click", toggle);

@@ -8,10 +8,10 @@ import { headsPanel } from "./heads.js";
 import { metricsTable } from "./metrics_table.js";
 import { nextSteps } from "./next_steps.js";
 
-export function mount({ element, server }) {
+export function mount({ element, props, server }) {
   const part = partsOf(element);
   const panels = [metricCharts(element, part), answersPanel(part), headsPanel(element, part), metricsTable(element, part),
-    nextSteps(part)];
+    nextSteps(part, props.offersTour ?? true)];
   part("health").addEventListener("toggle", async () => { // loaded when the fold is opened for the first time
     const { healthCharts } = await import("./health_charts.js");
     panels.push(healthCharts(part, server));

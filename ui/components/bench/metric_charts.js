@@ -84,8 +84,7 @@ export function metricCharts(element, part) {
     setText(part("quality-key"), name || "whole answers");
     setText(part("bleu-name"), name);
     part("chrf-key").hidden = !name;
-    part("accuracy-now").title = name ? name + " on validation inputs, 0 to 100"
-      : "exact match: whole answers that are correct, on validation inputs";
+    for (const place of ["accuracy-now", "quality-key", "bleu-name"]) part(place).dataset.term = name || "exact match";
   }
 
   function show() {

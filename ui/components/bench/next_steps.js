@@ -1,8 +1,9 @@
-// What to do next: after a training of the visitor's own, three steps; with any run open, a translation to look at.
+// What to do next: on the first visit the tour; after a training of the visitor's own, three steps; with any run open, a translation to look at.
 
 import { linkToTranslation } from "../../web/address.js";
 import { hasPreset, openPreset, openTab } from "../../web/navigation.js";
 import { feed } from "../../web/run_feed.js";
+import { endTour, isOffered, startTour } from "../../web/tour.js";
 
 const PLURALS = "plurals"; // a preset
 const MOST_FRAMES = 600; // to wait for a tab
@@ -31,8 +32,15 @@ async function takeHead() {
   measure?.click();
 }
 
-/** Returns a function that shows the steps that fit the current run. */
-export function nextSteps(part) {
+/** Returns a function that shows the steps that fit the current run, and first the tour, if the page offers one. */
+export function nextSteps(part, offersTour) {
+  const answerOffer = (answer) => () => {
+    part("tour-offer").hidden = true;
+    answer();
+  };
+  part("tour-offer").hidden = !offersTour || !isOffered();
+  part("start-tour").addEventListener("click", answerOffer(startTour));
+  part("skip-tour").addEventListener("click", answerOffer(endTour));
   part("type-own").addEventListener("click", typeOwn);
   part("take-head").addEventListener("click", takeHead);
   part("teach-plurals").addEventListener("click", () => openPreset(PLURALS));

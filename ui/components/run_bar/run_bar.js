@@ -9,14 +9,13 @@ import { formatResult, formatSeconds } from "../../web/format.js";
 import { feed, follow, isActive, onFeed, setLoading, setTranslator, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 import { reportStillOpen } from "../../web/still_open.js";
-import { offerTour, startTour } from "../../web/tour.js";
+import { startTour } from "../../web/tour.js";
 
 const DECODING_TABS = ["decode", "attention"];
 const WEIGHTS_MS = 1500; // between two decodes of the current input while the run trains
 
 export function mount({ element, trigger, props, server, watch }) {
   const part = partsOf(element);
-  const offersTour = props.offersTour ?? true; // of the page around it
   let knownStatus = null; // the current run's last known status
   let decodedStep = null; // training step of the weights of the last requested decode
   let decodedAt = 0;
@@ -175,10 +174,7 @@ export function mount({ element, trigger, props, server, watch }) {
   function show() {
     const { current = null, missing = null, loading = false, started = false, translator = null } = props.value ?? {};
     if (started) dropDrafts();
-    if (translator) {
-      setTranslator(translator);
-      if (offersTour) offerTour(translator);
-    }
+    if (translator) setTranslator(translator);
     setLoading(loading);
     if (current !== feed.run) {
       knownStatus = decodedStep = null;
@@ -227,5 +223,4 @@ export function mount({ element, trigger, props, server, watch }) {
   });
   show();
   watch("value", show);
-  if (offersTour) offerTour();
 }

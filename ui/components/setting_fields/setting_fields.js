@@ -22,7 +22,7 @@ export function mount({ element, trigger, props, watch }) {
   function makeField({ key, id, name, kind, options }) {
     const hint = make("span", { class: "hint", id: id + "-hint" });
     const shared = { id: id + "-input", "aria-describedby": hint.id, oninput: changed };
-    const label = make("label", { class: "name", for: shared.id }, name);
+    const label = make("label", { class: "name", for: shared.id, "data-term": name === "d_model" ? name : null }, name);
     const node = make("div", { class: "setting " + kind, id });
     let field;
     if (kind === "choice") {

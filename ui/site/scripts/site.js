@@ -197,9 +197,9 @@ async function mountAll() {
   const lessonServer = new Proxy(server, { get: (_, name) => server[name === "decode" ? "lesson_decode" : name] }); // the page has a decode, too
   const viewerServer = new Proxy(server, { get: (_, name) => (name === "picture" ? async (request) => drawPicture(request) : server[name]) });
   const mounted = {
-    bar: mountComponent("run_bar", "run-bar", { server, value: { current: null, loading: true }, offersTour: false }),
+    bar: mountComponent("run_bar", "run-bar", { server, value: { current: null, loading: true } }),
     picker: mountComponent("preset_picker", "preset-picker", { server: pickerServer, value: { families, chosen, picked: "" } }),
-    bench: mountComponent("bench", "bench-view", { server }),
+    bench: mountComponent("bench", "bench-view", { server, offersTour: false }),
     answer: mountComponent("answer", "answer"),
     thumbnails: mountComponent("head_thumbnails", "mini-viewer"),
     viewer: mountComponent("attention_viewer", "viewer", { server: viewerServer, value: null }),
