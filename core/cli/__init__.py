@@ -4,6 +4,7 @@ COMMANDS = {
     "presets": "list the presets, the quickest to train first; with a name, print one with all its keys",
     "runs": "list the runs",
     "rename": "give a run another title",
+    "classes": "list the classes that are open on a server, and close some",
     "train": "train a preset and save it as a run",
     "sweep": "train many settings of a preset with many seeds, several runs at the same time",
     "sweep-table": "show the trials of a sweep with mean, deviation and intervals over seeds",
@@ -28,7 +29,6 @@ COMMANDS = {
     "pull": "pull a run from the Hugging Face Hub, after checking every file",
     "deploy": "create or update a Hugging Face Space that serves the page",
     "site": "write a static site that trains and decodes in the visitor's browser",
-    "classes": "list the classes that are open on a server, and close some",
     "bench": "run a benchmark on this machine",
 }
 """Every command with its one-line summary, in the order of ``--help``."""

@@ -26,6 +26,7 @@ QUICK = {"steps": 6, "warmup_steps": 2, "evaluate_every": 3, "validation_sequenc
 MISTAKES = {
     "presets": "nothing",
     "rename": "nobody title",
+    "classes": "--close 0123456789abcdef",
     "train": "--preset nothing",
     "resume": "--run nobody",
     "evaluate": "--run nobody",
