@@ -37,7 +37,7 @@ def test_a_folder_is_imported_and_becomes_the_run_of_every_tab(page: Page, tmp_p
     expect(page.locator("#decode-message")).to_contain_text("Decoded with opus-tiny")
     open_tab(page, "Look inside")
     expect(page.locator("#viewer .head-grid .thumbnail")).to_have_count(4)
-    expect(page.locator("#why .say")).to_contain_text("The logit is")
+    expect(page.locator("#why .say")).to_contain_text("Integrated gradients name")
     page.get_by_role("button", name="Measure all heads").click()
     message = page.locator("#heads-message .notice")
     expect(message).to_contain_text("imported without pairs")

@@ -1,5 +1,7 @@
 """The tab Look inside: the model as a map, and how a cell came about, in a real browser."""
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -117,11 +119,20 @@ def test_without_the_head_the_answer_changes_as_ablation_says(viewer):
 def test_why_this_answer_is_explained_four_ways(viewer):
     page = viewer.page
     why = page.locator("#why")
+    expect(why.locator(".say")).to_contain_text(re.compile("Why 9[?] Integrated gradients name “.+” .+ [(]1.00[)]"))
+    first = re.search("name “(.+?)” of the input", why.locator(".say").inner_text())[1]
+    largest = why.get_by_role("region", name="source").locator("tbody tr").first.locator("td")
+    columns = why.get_by_role("region", name="source").locator("thead th").all_inner_texts()[1:]
+    assert dict(zip(largest.all_inner_texts(), columns, strict=True))["1.00"] == first  # as the table says
+    why.get_by_role("radio", name="which head or layer adds to it").check()
     expect(why.locator(".say")).to_contain_text("Why 9? The logit is")
     expect(why.locator(".contributions button").first).to_be_visible()
+    why.get_by_label("token to compare with", exact=True).select_option("2")  # one that is not among the likely ones
+    expect(why.locator(".say")).to_contain_text("Why 9, not 2?")
+    expect(why.get_by_label("another token to compare with")).to_be_hidden()  # all are in the list
     why.get_by_role("radio", name="2", exact=True).check()
     expect(why.locator(".say")).to_contain_text("Why 2?")
-    why.get_by_label("token to compare with").select_option("9")
+    why.get_by_label("token to compare with", exact=True).select_option("9")
     expect(why.locator(".say")).to_contain_text("Why 2, not 9?")
     why.get_by_role("radio", name="from which layer on it can be read").check()
     expect(why.locator(".say")).to_contain_text("It is the most likely token from")
@@ -137,8 +148,8 @@ def test_why_this_answer_is_explained_four_ways(viewer):
 
 @pytest.mark.slow
 def test_a_head_among_the_parts_opens_in_the_maps(viewer):
-    head = viewer.page.locator("#why .contributions button", has_text="decoder.2.4")
-    head.click()
+    viewer.page.locator("#why").get_by_role("radio", name="which head or layer adds to it").check()
+    viewer.page.locator("#why .contributions button", has_text="decoder.2.4").click()
     expect(viewer.locator(".title")).to_have_text("Decoder self-attention, layer 2 of 2, head 4")
 
 

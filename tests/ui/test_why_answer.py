@@ -7,8 +7,10 @@ import pytest
 
 from core.interpret.attribution.direct_logit_attribution import direct_logit_attribution
 from core.interpret.attribution.prediction import prediction_at
+from core.runs import DEFAULT_ROOT
 from core.server import Runs
-from tests.serving import SHIPPED
+from core.server.access import VisitorRuns
+from tests.serving import SHIPPED, TRANSLATOR
 from tests.ui.server_functions import call
 from ui.components.why_answer import why_answer, why_value
 from ui.interventions import InterventionSpec
@@ -37,6 +39,26 @@ def test_the_parts_are_those_of_the_core_and_sum_to_the_logit(runs):
     assert [part["name"] for part in answer["parts"][:-1]] == [part.name for part in found.ranked[:12]]
     assert sum(part["logit"] for part in answer["parts"]) == pytest.approx(answer["sum"], abs=1e-3)
     assert answer["sum"] == pytest.approx(found.logit, rel=1e-4)
+
+
+def test_any_token_of_the_vocabulary_can_be_the_other(runs):
+    answer = ask(runs, "parts")
+    vocab = runs[SHIPPED].trained().task.tgt_vocab
+    assert {*answer["candidates"], answer["target"]} == set(vocab.tokens)
+    assert answer["lists_all"]
+    assert answer["foil"] is None
+
+
+def test_a_typed_word_stands_for_the_piece_that_begins_it():
+    runs = VisitorRuns(Runs(DEFAULT_ROOT))
+    value = why_value(decode.decode(runs, TRANSLATOR, "I know where he lives.")[0])
+    request = {"run": value["run"], "source": value["source"], "tokens": value["tokens"]} | value["interventions"]
+    answer = call(why_answer(runs), "why", request | {"step": 0, "method": "parts", "foil": "Sie"})
+    assert answer["foil"] == "▁Sie"
+    assert answer["question"].endswith(", not Sie?")
+    assert not answer["lists_all"]
+    refused = call(why_answer(runs), "why", request | {"step": 0, "method": "parts", "foil": "Donaudampf"})
+    assert "Donaudampf" in refused["error"]
 
 
 def test_the_lenses_end_in_the_answer(runs):

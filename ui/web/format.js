@@ -19,6 +19,12 @@ export function formatPercent(fraction, digits = 1) {
   return (percent === 0 || percent === 100 ? String(percent) : percent.toFixed(digits)) + " %";
 }
 
+/** Two fractions as percentages, with as many digits as it takes to tell different ones apart, at most six. */
+export function formatPercents(one, other) {
+  const digits = [1, 2, 3, 4, 5, 6].find((each) => formatPercent(one, each) !== formatPercent(other, each));
+  return [formatPercent(one, digits ?? 1), formatPercent(other, digits ?? 1)];
+}
+
 /** A run's validation result: "BLEU 23.6" for a translation, otherwise exact match in percent; "" if not measured. */
 export function formatResult({ quality, exact_match: exact }, digits = 1) {
   if (quality) return quality.bleu_name + " " + quality.bleu.toFixed(1);

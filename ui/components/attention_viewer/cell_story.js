@@ -1,7 +1,7 @@
 // How one cell of a map came about: score, softmax, values, residual stream and answer, with this model's numbers.
 
 import { make } from "../../web/dom.js";
-import { formatNumber, formatPercent, visibleToken } from "../../web/format.js";
+import { formatNumber, formatPercent, formatPercents, visibleToken } from "../../web/format.js";
 import { makeStrip } from "../../web/strip.js";
 
 const MOST_BARS = 10; // keys shown in the softmax; of more, those with the largest weights
@@ -150,11 +150,12 @@ function story(shown, inNumbers) {
     const produced = cell.answer.tokens.find(({ token }) => token === cell.answer.produced);
     const chips = cell.answer.tokens.map(({ token, logit, probability }) => make("span", { class: token === cell.answer.produced ? "chip win" : "chip" },
       make("b", {}, visibleToken(token)), " " + formatPercent(probability), make("span", { class: "muted" }, " logit " + formatNumber(logit))));
-    const change = produced.without < produced.probability ? "falls" : "rises";
+    const [before, without] = formatPercents(produced.probability, produced.without);
+    const change = before === without ? " stays at " + before
+      : (produced.without < produced.probability ? " falls from " : " rises from ") + before + " to " + without;
     return step(number, "The answer", "the state after the last layer scores every token",
       make("div", { class: "chips" }, ...chips),
-      note(cell.replaced.includes("output") ? "This head is ablated already." : "Without this head, " + quoted(produced.token) + " " + change + " from "
-        + formatPercent(produced.probability) + " to " + formatPercent(produced.without) + "."));
+      note(cell.replaced.includes("output") ? "This head is ablated already." : "Without this head, " + quoted(produced.token) + change + "."));
   }
 
   return { sentence, score, shares, values, stream, answer };

@@ -36,7 +36,7 @@ MAX_EXPLAINED = 96  # tokens of the input or of the answer: each method computes
 LARGEST_PARTS = 12  # shown one by one; the others are summed up
 MAX_REPLACEMENTS = 100  # tokens to choose from for a changed input
 LONGEST_ENDING = 3  # characters of pieces that are hardly a word
-NUM_CANDIDATES = 5  # tokens to compare with
+NUM_CANDIDATES = 100  # tokens to choose from as the one to compare with; others are typed
 
 Method = Literal["parts", "lens", "tokens", "patching"]
 
@@ -98,7 +98,7 @@ def why(runs: VisitorRuns, request: WhyRequest) -> dict[str, Any]:
                 loaded.task,
                 request.source[1:-1],
                 step=request.step,
-                foil=request.foil,
+                foil=_token(loaded, request.foil),
                 answer=answer,
             )
             candidates = _candidates(loaded, prediction)
@@ -108,7 +108,9 @@ def why(runs: VisitorRuns, request: WhyRequest) -> dict[str, Any]:
         "target": prediction.target_token,
         "source": prediction.source_labels,
         "prefix": prediction.prefix_labels,
+        "foil": prediction.foil_token,
         "candidates": candidates,
+        "lists_all": len(candidates) + 1 >= len(loaded.task.tgt_vocab),
         **found,
     }
 
@@ -119,6 +121,13 @@ def _question(loaded: Trained, prediction: Prediction) -> str:
         prediction, target_token=name(prediction.target_token), foil_token=None if foil is None else name(foil)
     )
     return str(names)
+
+
+def _token(loaded: Trained, typed: str | None) -> str | None:
+    """Return a typed token, or the piece that begins a word, if the tokens are subwords and only that one exists."""
+    tokens = loaded.task.tgt_vocab.tokens
+    is_piece = typed is not None and loaded.task.subwords is not None and WORD_START + typed in tokens
+    return f"{WORD_START}{typed}" if is_piece and typed not in tokens else typed
 
 
 @torch.no_grad()

@@ -11,9 +11,9 @@ import { openHead } from "../../web/navigation.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 
 const METHODS = [
+  ["tokens", "which tokens it rests on"],
   ["parts", "which head or layer adds to it"],
   ["lens", "from which layer on it can be read"],
-  ["tokens", "which tokens it rests on"],
   ["patching", "what brings it back on a changed input"],
 ];
 const BLOCKS = { encoder: "encoder", decoder: "decoder", cross: "cross-attention" };
@@ -24,7 +24,7 @@ const two = (number) => (number == null ? "–" : number.toFixed(2).replace("-0.
 
 export function mount({ element, props, server, watch }) {
   const part = partsOf(element);
-  const selected = { step: 0, method: "parts", foil: null, position: null, replacement: null };
+  const selected = { step: 0, method: "tokens", foil: null, position: null, replacement: null };
   let key = ""; // of the shown or requested explanation
   let shown = null; // the server's answer
   const nameOf = (token) => tokenNamer(props.value?.subwords)(token);
@@ -115,10 +115,13 @@ export function mount({ element, props, server, watch }) {
     }
     if (selected.method === "tokens") {
       const [integrated] = answer.methods;
-      const own = answer.source.map((token, at) => [token, integrated.source[at]]).slice(1, -1); // without BOS and EOS
-      const [token] = own.reduce((best, each) => (each[1] > best[1] ? each : best));
+      const read = [...answer.source.map((token, at) => [token, integrated.source[at], " of the input"]),
+        ...answer.prefix.map((token, at) => [token, integrated.prefix[at], " written before"])];
+      const ranked = read.filter(([, value]) => value > 0).sort((one, other) => other[1] - one[1]).slice(0, 2);
+      const most = Math.max(...read.map(([, value]) => Math.abs(value ?? 0)), 1e-9);
+      const named = ranked.map(([token, value, where]) => quoted(token) + where + " (" + two(value / most) + ")");
       const gap = Math.abs(answer.gap) > 0.01 ? " The integral is off by " + formatPercent(Math.abs(answer.gap)) + "." : "";
-      return question + "Of the input's tokens, integrated gradients name " + quoted(token) + " first." + gap;
+      return question + (named.length ? "Integrated gradients name " + named.join(", then ") + "." : "By integrated gradients, no token speaks for it.") + gap;
     }
     const [changed] = answer.changed;
     return question + "With " + quoted(answer.corrupted[changed - 1]) + " for " + quoted(answer.source[changed]) + ", the logit difference falls from "
@@ -148,8 +151,10 @@ export function mount({ element, props, server, watch }) {
     if (!shown) return;
     setText(part("problem"), "");
     setText(part("say"), sentence(shown));
+    const listed = [...new Set([...shown.candidates, ...(selected.foil ? [selected.foil] : [])])];
     part("foil").replaceChildren(make("option", { value: "" }, "any other token"),
-      ...[...new Set([...shown.candidates, ...(selected.foil ? [selected.foil] : [])])].map((token) => make("option", { value: token, selected: token === selected.foil }, nameOf(token))));
+      ...listed.map((token) => make("option", { value: token, selected: token === selected.foil }, nameOf(token))));
+    part("other-label").hidden = shown.lists_all;
     part("result").replaceChildren(...RESULTS[selected.method](shown));
     part("limits-text").replaceChildren(...shown.limits.map((text) => make("p", {}, text)));
   }
@@ -177,11 +182,17 @@ export function mount({ element, props, server, watch }) {
       return 1000;
     }
     shown = answer;
+    if (answer.foil) selected.foil = answer.foil; // the piece of a typed word
+    key = JSON.stringify([{ ...request, foil: selected.foil }, value.step]);
     draw();
     return 300;
   }
 
   part("foil").addEventListener("change", () => change({ foil: part("foil").value || null, position: null, replacement: null }));
+  part("other").addEventListener("change", () => {
+    const token = part("other").value.trim();
+    if (token) change({ foil: token, position: null, replacement: null });
+  });
   const refreshNow = pollWhileVisible(element, refresh);
   onAppearanceChange(element, draw);
   show();
