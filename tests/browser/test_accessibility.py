@@ -218,7 +218,8 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     page.keyboard.type("1 2 3")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("input=1\\+2\\+3"))
-    press_until_focused(page, "Tab", "#answer button")
+    press_until_focused(page, "Tab", "#answer .ribbon .word")
+    press_until_focused(page, "Tab", "#answer .inspect")
     page.keyboard.press("Enter")
     expect(page.locator("#attention-of")).to_contain_text("1 2 3 →")
 

@@ -138,10 +138,11 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- menu of runs ----
 
   async function openMenu(action = "open") {
+    if (menu) return menu[action](); // at once, so that a key that follows reaches it
     try {
       const { runMenu } = await import("./run_menu.js");
       menu ??= runMenu({ element, server, pick, gone: (run) => trigger("gone", { run }), renamed });
-      menu[action]();
+      return menu[action]();
     } catch (error) {
       console.error(error);
       say("The menu of runs could not be loaded. Reload the page.");

@@ -4,14 +4,9 @@ import { onAppearanceChange } from "../../../web/canvas.js";
 import { attentionColor } from "../../../web/colors.js";
 import { make, setText } from "../../../web/dom.js";
 import { formatPercent, visibleToken } from "../../../web/format.js";
+import { blackOrWhite } from "../../../web/heat_table.js";
 
 const FEW = 8; // columns that have room for their numbers on a phone
-
-/** Black or white, whichever has more contrast with a color. */
-function inkOn(color) {
-  const [red, green, blue] = color.map((value) => (value <= 10 ? value / 3294 : ((value / 255 + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
-}
 
 /** "59 % on 2 (column 4), 38 % on 9 (column 5)": where a row's weights are, the largest first. */
 export function weightsInWords(columns, weights) {
@@ -34,7 +29,7 @@ export function makeHeatTable(box, { label, corner, onRow = () => {} }) {
     table.querySelectorAll("td").forEach((cell) => {
       const color = attentionColor(Number(cell.dataset.weight));
       cell.style.background = "rgb(" + color + ")";
-      cell.style.color = inkOn(color);
+      cell.style.color = blackOrWhite(color);
     });
   }
 
