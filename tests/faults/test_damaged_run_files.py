@@ -21,7 +21,6 @@ from tests.faults.test_damage import mutated
 from tests.support.run_helpers import read_rows
 from tests.support.trainings import train_run
 
-DAMAGES = 500
 NAME = "damaged"
 TITLE = "Without dropout, at the second attempt, with a long title"
 SIZES = {
@@ -117,13 +116,14 @@ def copied(run: Run, root: Path) -> Run:
     return Runs(root)[NAME]
 
 
-def test_a_damaged_file_of_a_run_is_named_or_makes_no_difference(stopped, tmp_path, caplog, row):
+@pytest.mark.parametrize("damages", [84, pytest.param(500, marks=pytest.mark.slow)])
+def test_a_damaged_file_of_a_run_is_named_or_makes_no_difference(stopped, tmp_path, caplog, row, damages):
     assert {file.name for file in stopped.folder.path.iterdir()} - {".lock"} == set(FILES)
     caplog.set_level(logging.WARNING)
     expected, (metrics, message) = everything(stopped), resumed(copied(stopped, tmp_path / "resumed"))
     assert message == ""
     rng, silent, named, harmless, refused = random.Random(7), [], 0, 0, 0
-    for number in range(DAMAGES):
+    for number in range(damages):
         file = FILES[number % len(FILES)]
         run = copied(stopped, tmp_path / "damaged")
         (run.folder.path / file).write_bytes(mutated((run.folder.path / file).read_bytes(), rng))
@@ -139,6 +139,6 @@ def test_a_damaged_file_of_a_run_is_named_or_makes_no_difference(stopped, tmp_pa
             silent.append((number, file, "resumed", why))
         named, harmless, refused = named + is_named, harmless + (not others), refused + why.startswith("refused")
     assert silent == []
-    assert named > DAMAGES / 2
+    assert named > damages / 2
     result = f"{named} named, {harmless} unchanged, {refused} not resumed, 0 silently different"
-    row("D4", "files of a run damaged at random", f"{DAMAGES} times", result)
+    row("D4", "files of a run damaged at random", f"{damages} times", result)
