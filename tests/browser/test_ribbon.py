@@ -236,6 +236,7 @@ def test_look_inside_draws_the_lines_of_the_open_head(opened: tuple[Page, str]):
     open_tab(page, "Decode")
 
 
+@pytest.mark.slow
 def test_a_translation_of_ones_own_is_two_presses_away(tab: tuple[Page, list[str]], lab_with_translator: str):
     context = tab[0].context.browser.new_context(viewport=LAPTOP)  # of a visitor who has not taken the tour
     visitor = context.new_page()
