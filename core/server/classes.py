@@ -68,7 +68,7 @@ class _Stored(BaseModel):
 
 
 class Applicant(_Stored):
-    """Somebody who waits for the teacher to let them in.
+    """A visitor who waits for the teacher to let them in.
 
     Attributes:
         number: names them on the teacher's page, where owners' ids are not shown; theirs as a student too.
@@ -132,15 +132,15 @@ class Class(_Stored):
 class WrongCodes:
     """Wrong codes that each network has tried lately. Visitors can invent cookies, but not addresses.
 
-    Of a network with many, the teacher decides who comes in. A correct code is never refused: else one student who
-    types wrong ones would keep a whole school out. There are 850 billion codes, and a class lasts for a day.
+    Of a network with many, the teacher decides who comes in. A correct code is never refused; otherwise one student
+    could keep a whole school out with wrong ones. There are 850 billion codes, and a class lasts for a day.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._tries = clock, OrderedDict[str, deque[float]]()
 
     def suspects(self, network: str) -> bool:
-        """Return whether a network has tried so many codes that somebody may be guessing."""
+        """Return whether a network has tried so many codes that someone may be guessing."""
         tries = self._tries.get(network, deque())
         while tries and self._clock() - tries[0] > WRONG_CODE_SECONDS:
             tries.popleft()

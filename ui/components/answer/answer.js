@@ -48,7 +48,7 @@ export function mount({ element, trigger, props, watch }) {
     part("sureness").hidden = unsure == null;
     part("sureness").className = "sureness " + (unsure ? "unsure" : "muted");
     setText(part("sureness"), (unsure ? "Unsure: its tokens are less probable on average than" : "Its tokens are as probable on average as")
-      + " in nine of ten of the model’s correct validation answers.");
+      + " in nine of ten of the model’s correct validation answers" + (unsure ? "." : ", or 90 % or more."));
   }
 
   /** Show the note from Python, whether EOS is missing, and the decoding time. */
