@@ -153,6 +153,7 @@ def check(page: Page, what: str) -> None:
     """No serious violation, and no picture without text, in both looks."""
     page.wait_for_function(f"() => ({UNLABELED})().length === 0", timeout=15_000)
     for look in in_every_look(page):
+        expect(page.locator("[aria-busy=true]:visible")).to_have_count(0)  # what is about to be replaced is faded
         assert violations(page) == [], f"{what}, {look}"
 
 

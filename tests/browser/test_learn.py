@@ -40,8 +40,8 @@ def learn(page: Page, address: str, reload: Callable[..., None]) -> Callable[[st
 def shown(page: Page) -> None:
     """Wait until every figure of the open lesson has its content."""
     for figure in page.locator("#lesson .figure").all():
-        expect(figure.locator("table, .thumbnail, .slots").first).to_be_visible()
-        expect(figure.locator("td, canvas, .attended").first).to_be_visible()
+        expect(figure.locator("table, .thumbnail, .ribbon").first).to_be_visible()
+        expect(figure.locator("td, canvas, .word").first).to_be_visible()
 
 
 def question(page: Page, name: str) -> Locator:
@@ -63,14 +63,14 @@ def test_answers_and_progress_survive_a_reload(page: Page, learn: Callable, relo
     answer(page, "where-equal", "In embedding + position")
     expect(question(page, "where-equal").locator(".result")).to_contain_text("✗ Not quite. The two have different")
     expect(progress(page, "tokens")).to_have_text("0 of 3")
-    question(page, "id-of-zero").locator("input").fill("3")
+    question(page, "rows-of-sevens").locator("input").fill("3")
     page.keyboard.press("Enter")
-    expect(question(page, "id-of-zero").locator(".result")).to_contain_text("✓ Right.")
+    expect(question(page, "rows-of-sevens").locator(".result")).to_contain_text("✓ Right.")
     expect(progress(page, "tokens")).to_have_text("1 of 3")
     reload()
     expect(page.locator("#lesson .attention-lesson .title")).to_contain_text("What a token is to a model")
-    expect(question(page, "id-of-zero").locator("input")).to_have_value("3")
-    expect(question(page, "id-of-zero").locator(".result")).to_contain_text("✓ Right.")
+    expect(question(page, "rows-of-sevens").locator("input")).to_have_value("3")
+    expect(question(page, "rows-of-sevens").locator(".result")).to_contain_text("✓ Right.")
     expect(question(page, "where-equal").get_by_label("In embedding + position")).to_be_checked()
     expect(question(page, "where-equal").locator(".result")).to_contain_text("✗ Not quite.")
     expect(progress(page, "tokens")).to_have_text("1 of 3")
@@ -79,7 +79,7 @@ def test_answers_and_progress_survive_a_reload(page: Page, learn: Callable, relo
     page.get_by_role("button", name="Forget my answers").click()
     page.get_by_role("button", name="Press again to forget all answers").click()
     expect(progress(page, "tokens")).to_have_text("0 of 3")
-    expect(question(page, "id-of-zero").locator("input")).to_have_value("")
+    expect(question(page, "rows-of-sevens").locator("input")).to_have_value("")
 
 
 @pytest.mark.slow
@@ -185,7 +185,7 @@ def test_a_head_is_taken_out_and_the_training_is_replayed(page: Page, learn: Cal
 
 
 @pytest.mark.slow
-def test_masks_are_removed_and_steps_are_read_along(page: Page, learn: Callable, runs: Runs):
+def test_masks_are_removed(page: Page, learn: Callable):
     learn("masks")
     causal, padding = page.locator("#lesson .figure").all()
     moved = causal.locator(".changes tbody td.number")
@@ -195,14 +195,21 @@ def test_masks_are_removed_and_steps_are_read_along(page: Page, learn: Callable,
     expect(padding.locator(".readout").first).to_contain_text("Answer: 9 2 8 4 ✓ correct")
     padding.get_by_label("mask that hides PAD").uncheck()
     expect(padding.locator(".readout").first).to_contain_text("✗ wrong")
-    open_lesson(page, "alignment")
+
+
+def test_a_sentence_is_read_along_with_its_translation(page: Page, learn: Callable):
+    learn("alignment")
     figure = page.locator("#lesson .figure").first
-    figure.get_by_role("button", name="step 4, produced 4").click()
-    loaded = runs[SHIPPED].trained()
-    weight = inspect(loaded.model, loaded.task, "4 8 2 9").maps.cross[1, 0, 3, 3, 1].item()
-    words = f"Step 4 produces 4 after reading 8. Its attention: {100 * weight:.0f} % on 4"
-    expect(figure.locator(".readout")).to_contain_text(words)
-    expect(figure.get_by_label("step of the answer")).to_have_value("4")
+    expect(figure.locator("select option").first).to_have_text("layer 2, head 1 (best aligned here)")
+    figure.get_by_role("button", name="gave", exact=True).hover()
+    expect(figure.locator(".below .word.on")).to_have_text(["hat", "gegeben"])
+    figure.get_by_label("sentence").fill("I know that he is sick.")
+    page.keyboard.press("Enter")
+    expect(figure.locator(".below .word")).to_have_text(["Ich", "weiß,", "dass", "er", "krank", "ist."])
+    expect(figure.get_by_role("link")).to_have_attribute("href", re.compile("translate-en-de-shipped.*he.is.sick"))
+    figure.get_by_label("sentence").fill("サクラ")
+    page.keyboard.press("Enter")
+    expect(page.locator("#lesson section").first.get_by_role("alert")).to_contain_text("サ")
 
 
 @pytest.mark.slow

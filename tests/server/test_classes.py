@@ -452,7 +452,7 @@ def test_a_student_who_comes_and_goes_leaves_nothing_in_the_queue(school: School
         school.by(invented).classroom().leave()
     run = school.by(ANNA).start(tiny)
     wait_for_status(school.all, run, "finished")
-    assert school.all.active() == []
+    wait_for(lambda: not school.all.active())
     info = school.all[fakes[0]].info
     assert (info.status, info.message) == ("stopped", AFTER_CLASS)
 

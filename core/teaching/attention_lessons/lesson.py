@@ -38,9 +38,12 @@ class Figure(LessonPart):
         head: the head shown first, numbered from 1.
         row: the row marked first, numbered from 1.
         stage: the vectors compared first; see ``token_vectors``.
+        run, input: of a figure of another run, which has an input of its own; empty for those of the lesson.
     """
 
     kind: FigureKind
+    run: str = ""
+    input: str = ""
     block: Block = "cross"
     layer: int = Field(default=0, ge=0)
     head: int = Field(default=1, ge=1)
@@ -132,6 +135,16 @@ class AttentionLesson(LessonPart):
     def questions(self) -> list[Question]:
         """The lesson's questions, in order."""
         return [section.question for section in self.sections if section.question]
+
+    @property
+    def runs(self) -> set[str]:
+        """The runs whose models compute the figures."""
+        return {self.run, *(section.figure.run for section in self.sections if section.figure and section.figure.run)}
+
+    def run_of(self, kind: FigureKind) -> str:
+        """The run of the figure of a kind: its own, or the lesson's."""
+        figures = (section.figure for section in self.sections if section.figure and section.figure.kind == kind)
+        return next((figure.run for figure in figures if figure.run), self.run)
 
     @model_validator(mode="after")
     def _has_unique_questions(self) -> Self:

@@ -16,6 +16,7 @@ from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models.transformer import Transformer
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError
+from core.runs.run import Run
 from core.tasks import Task, fixed_pairs
 from core.teaching.attention_lessons import load_attention_lesson
 from core.teaching.attention_lessons.attention_scores import attention_scores
@@ -28,6 +29,8 @@ from core.teaching.attention_lessons.removed_parts import (
 from core.teaching.attention_lessons.token_vectors import token_vectors
 from ui.components.attention_viewer import replay_value
 from ui.components.component import Request, ServerFunction, validated
+from ui.current_decode import CurrentDecode
+from ui.decode_record import ribbon_record
 
 SEQUENCES = 500  # held-out inputs; two tenths of a second for the shipped model on one core
 MAX_TOKENS = 12  # of an input, so that every figure stays readable
@@ -78,7 +81,11 @@ def figure_functions(runs: VisitorRuns) -> dict[str, ServerFunction]:
         "ablation": (AblationRequest, ablation),
     }
     named = {name: validated(kind, partial(_figure, runs, function)) for name, (kind, function) in functions.items()}
-    return {**named, "snapshots": validated(LessonRequest, partial(snapshots, runs))}
+    return {
+        **named,
+        "reading": validated(FigureRequest, partial(reading, runs)),
+        "snapshots": validated(LessonRequest, partial(snapshots, runs)),
+    }
 
 
 class LessonRequest(Request):
@@ -90,6 +97,19 @@ class LessonRequest(Request):
 def snapshots(runs: VisitorRuns, request: LessonRequest) -> dict[str, Any]:
     """Return the training replay of a lesson's run; see ``replay_value``."""
     return replay_value(runs[load_attention_lesson(request.name).run].replay.snapshots())
+
+
+def reading(runs: VisitorRuns, request: FigureRequest) -> dict[str, Any]:
+    """Return a decode as the record of a ribbon, and the probability of each token."""
+    run: Run = runs[load_attention_lesson(request.lesson).run_of("reading")]
+    loaded = run.trained()
+    runs.limits.check_text("input", request.input)
+    with runs.inference_priority.inference():
+        found = inspect(loaded.model, loaded.task, request.input)
+    record = ribbon_record(CurrentDecode(run=run.name, title=run.title, step=loaded.step, inspection=found))
+    if record is None:
+        raise InputError("the input or its answer is too long to draw lines between their words")
+    return {"record": record, "probabilities": [round(step.probability, 4) for step in found.steps]}
 
 
 def _figure(runs: VisitorRuns, function: Callable, request: FigureRequest) -> dict[str, Any]:

@@ -169,10 +169,10 @@ export function mount({ element, props, server, watch }) {
     const wanted = JSON.stringify([request, value.step]);
     if (wanted === key) return 300;
     key = wanted;
-    part("result").classList.add("waiting");
+    part("result").setAttribute("aria-busy", "true");
     const answer = await callServer(server, "why", request, WAIT_SECONDS);
     if (wanted !== key) return 0; // another explanation was requested in the meantime
-    part("result").classList.remove("waiting");
+    part("result").removeAttribute("aria-busy");
     if (!answer || answer.error) {
       if (!answer) key = "";
       shown = null;

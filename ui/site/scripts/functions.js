@@ -10,7 +10,7 @@ import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
 import { actionsOf, feedOf, listRuns, partsOf, replayOf, snapshotOf } from "./replies.js";
 import { readRunFile, writeRunFile } from "./run_file.js";
-import { addRun, deleteRun, modelOf, openRuns, resumeRun, runOf, save, startRun, stopRun } from "./runs.js";
+import { addRun, deleteRun, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
 import { tokenize } from "./tasks.js";
 import { countExact, readPairs } from "./training.js";
 
@@ -124,8 +124,6 @@ export const functions = {
 };
 
 Object.assign(functions, lessonFunctions(functions.measure));
-
-const stepOf = (run) => run.best_step ?? run.step;
 
 /** The address of a run's file, made once for its best weights. */
 async function fileOf(run, model) {

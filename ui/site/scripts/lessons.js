@@ -1,11 +1,11 @@
 // The live figures of the lessons on attention; the counterparts of ui/components/lesson/live_figures.py.
 
-import { decodeText, softmax } from "./decoding.js";
+import { decodeText, recordOf, softmax } from "./decoding.js";
 import { readJson } from "./files.js";
 import { flag, floats, idTensor } from "./graph.js";
 import { BOS, EOS, PAD, openLab } from "./model.js";
 import { Problem } from "./problem.js";
-import { modelOf, runOf } from "./runs.js";
+import { modelOf, runOf, stepOf } from "./runs.js";
 import { replayOf } from "./replies.js";
 import { solve, tokenize } from "./tasks.js";
 
@@ -177,6 +177,13 @@ export function lessonFunctions(measure) {
   return {
     lesson: ({ name }) => readJson("lessons/" + name + ".json"),
     attention_lesson: ({ name }) => readJson("lessons/" + name + ".json"),
+    async reading({ lesson, input }) {
+      const { run: own, sections } = await readJson("lessons/" + lesson + ".json");
+      const run = await runOf(sections.find(({ figure }) => figure?.kind === "reading").figure.run || own);
+      const model = await modelOf(run);
+      const decode = await decodeText(model, input);
+      return { record: recordOf(model.facts, run, stepOf(run), decode), probabilities: decode.tokens.map((id, step) => rounded(decode.probabilities[step][id])) };
+    },
     async snapshots({ name }) {
       const run = await runOfLesson(name);
       await openLab(run.lab);

@@ -4,6 +4,7 @@
 import { openLab, numbersOf } from "./model.js";
 import { readJson } from "./files.js";
 import { Problem } from "./problem.js";
+import { stepOf } from "./runs.js";
 
 const FORMAT = "attention-lab-2";
 const ZEROS = "0".repeat(64);
@@ -29,7 +30,7 @@ export async function writeRunFile(run, model) {
   const numbers = numbersOf(facts, model.weights);
   const at = run.evaluations.step.indexOf(run.best_step);
   const about = {
-    step: run.best_step ?? run.step, validation_loss: at === -1 ? null : run.evaluations.loss[at], exact_match: run.exact_match,
+    step: stepOf(run), validation_loss: at === -1 ? null : run.evaluations.loss[at], exact_match: run.exact_match,
     preset: facts.yaml, title: run.title,
   };
   let from = 0;

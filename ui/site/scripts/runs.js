@@ -55,6 +55,9 @@ export async function runOf(id) {
   return run;
 }
 
+/** The training step of a run's best weights, or its last while it has none. */
+export const stepOf = (run) => run.best_step ?? run.step;
+
 /** The model of a run: with its best weights, or with those of a training step. */
 export async function modelOf(run, step = null) {
   const lab = await openLab(run.lab);
