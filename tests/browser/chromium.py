@@ -67,3 +67,12 @@ def choose_run(page: Page, title: str) -> None:
     page.locator("#run-bar .run").click()
     page.locator("#run-bar .item", has_text=title).first.click()
     expect(page.locator("#run-bar .run .title")).to_have_text(title)
+
+
+def choose_seeds(page: Page, name: str) -> None:
+    """Select the two seeds of a preset on the tab Compare, once it has compared the runs that it suggests."""
+    expect(page.locator("#run-comparison .heading")).to_be_visible()
+    picker = page.locator("#run-picker")
+    while (ticked := picker.get_by_role("checkbox", checked=True)).count():
+        ticked.first.uncheck()
+    picker.locator("label", has_text="2 seeds").filter(has_text=name).click()

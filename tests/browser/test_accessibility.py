@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import CHROMIUM, DESKTOP, PHONE, choose_run, open_tab
+from tests.browser.chromium import CHROMIUM, DESKTOP, PHONE, choose_run, choose_seeds, open_tab
 
 pytestmark = [
     pytest.mark.browser,
@@ -104,7 +104,7 @@ def show_report(page: Page) -> None:
 
 def show_comparison(page: Page) -> None:
     """Compare two runs."""
-    page.locator("#run-picker label", has_text="2 seeds").filter(has_text="pair").click()
+    choose_seeds(page, "pair")
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator("#run-comparison .heading")).to_contain_text("2,000 held-out inputs")
     page.evaluate(UNFOLD)

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, choose_run, open_tab
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, choose_run, choose_seeds, open_tab
 
 pytestmark = [
     pytest.mark.browser,
@@ -16,12 +16,18 @@ pytestmark = [
 ]
 
 
-def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, reload: Callable[[], None], runs: Runs):
+def test_selected_runs_are_compared_and_restored_from_the_address(
+    page: Page, reload: Callable[[], None], runs: Runs, seeds: list[str]
+):
     folder = runs["pair-seed-1"].folder
     folder.write_info(folder.read_info().model_copy(update={"seconds": 0.0}))  # as that of an imported run
     open_tab(page, "Compare")
     picker, found = page.locator("#run-picker"), page.locator("#run-comparison")
     expect(picker).to_contain_text("reverse 3–10 digits")
+    expect(found.locator(".verdict")).to_contain_text("95 % confidence interval")  # it opens on a comparison
+    choose_seeds(page, "pair")
+    for name in seeds:
+        picker.get_by_role("checkbox", name=re.compile(name)).uncheck()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator("#compare-message")).to_contain_text("select 2 to 10 runs of one task")
     picker.locator("label", has_text="2 seeds").filter(has_text="pair").click()
@@ -55,7 +61,7 @@ def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, re
 def test_translations_are_compared_by_bleu(translations: list[str], page: Page):
     open_tab(page, "Compare")
     picker, found = page.locator("#run-picker"), page.locator("#run-comparison")
-    picker.locator("label", has_text="2 seeds").filter(has_text="french").click()
+    choose_seeds(page, "french")
     expect(picker.get_by_role("checkbox", name=re.compile(translations[1]))).to_be_checked()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(found.locator(".verdict")).to_contain_text("Paired bootstrap resampling: 1,000 resamples", timeout=120_000)
@@ -70,7 +76,7 @@ def test_a_wrong_answer_opens_its_attention(page: Page, seeds: list[str]):
     expect(page).to_have_url(re.compile("strategy=beam"))
     choose_run(page, seeds[0])
     open_tab(page, "Report")
-    expect(page.locator("#report-message")).to_contain_text(seeds[0])
+    expect(page.frame_locator("#report iframe").locator("h1")).to_have_text(f"Report: {seeds[0]}")
     page.get_by_role("button", name="Wrong answers, one by one").click()
     page.get_by_role("button", name="Find wrong answers").click()
     failures = page.locator("#failures")

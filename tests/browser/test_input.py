@@ -72,9 +72,11 @@ def test_without_a_server_one_banner_says_so_and_buttons_look_disabled(tab: tupl
     assert browser is not None
     context = new_context(browser, viewport=DESKTOP)
     page = context.new_page()
+    page.clock.install()
     page.goto(f"{address}?run={SHIPPED}&input=4+8+2+9&tab=decode")
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
     context.set_offline(True)
+    page.clock.fast_forward(10_000)  # to the next call
     expect(page.locator("#run-bar .message-text")).to_contain_text("No connection to the server")
     expect(page.locator("#decode")).to_have_css("opacity", "0.5")
     page.evaluate(ADD_TOAST)
@@ -84,6 +86,7 @@ def test_without_a_server_one_banner_says_so_and_buttons_look_disabled(tab: tupl
     expect(page.locator("#answer .former-note")).to_be_visible()
     expect(page.locator("#answer .verdict")).to_be_hidden()
     context.set_offline(False)
+    page.clock.fast_forward(60_000)
     expect(page.locator("#run-bar .message")).to_be_hidden()
     expect(page.locator("#decode")).to_have_css("opacity", "1")
     context.close()

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
-from tests.browser.chromium import CHROMIUM, choose_run, new_context, open_tab
+from tests.browser.chromium import CHROMIUM, choose_run, choose_seeds, new_context, open_tab
 from tests.browser.layout import faults_at
 from tests.serving import SHIPPED
 
@@ -19,7 +19,6 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 TABLET, XGA, LAPTOP = (820, 1180), (1024, 768), (1366, 768)
-SIZES = [*((width, 900) for width in range(360, 2001, 40)), TABLET, XGA, LAPTOP]
 
 
 def train(page: Page) -> None:
@@ -37,12 +36,11 @@ def look_inside(page: Page) -> None:
 
 def report(page: Page) -> None:
     page.get_by_role("button", name="Wrong answers, one by one").click()
-    page.get_by_role("button", name="Write report").click()
     expect(page.locator("iframe[title=report]")).to_be_visible()
 
 
 def compare(page: Page) -> None:
-    page.locator("#run-picker label", has_text="2 seeds").filter(has_text="pair").click()
+    choose_seeds(page, "pair")
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator("#run-comparison .line-chart canvas")).to_have_count(4)
 
@@ -55,6 +53,7 @@ def learn(page: Page) -> None:
     expect(page.locator("#lesson .figure td, #lesson .figure canvas").first).to_be_visible()
 
 
+@pytest.mark.parametrize("step", [160, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "ready"),
     [
@@ -68,12 +67,12 @@ def learn(page: Page) -> None:
     ],
 )
 def test_no_text_is_cut_off_or_covered_at_any_width(
-    seeds: list[str], page: Page, name: str, ready: Callable[[Page], None]
+    seeds: list[str], page: Page, name: str, ready: Callable[[Page], None], step: int
 ):
     choose_run(page, seeds[0])
     open_tab(page, name)
     ready(page)
-    assert faults_at(page, SIZES) == {}
+    assert faults_at(page, [*((width, 900) for width in range(360, 2001, step)), TABLET, XGA, LAPTOP]) == {}
 
 
 @pytest.fixture

@@ -75,6 +75,12 @@ def address(site: Path, requests: Requests) -> Iterator[str]:
     server.shutdown()
 
 
+@pytest.fixture(scope="session")
+def lab_with_translator(address: str) -> str:
+    """The site, which has the translator, too."""
+    return address
+
+
 @pytest.fixture
 def errors() -> list[str]:
     """What the page reported in the console as an error; a test that expects some empties it."""

@@ -55,6 +55,8 @@ def test_runs_are_grouped_by_task_and_by_settings_except_the_seed(shelf: Runs):
     assert "preset tiny" in groups["fast"]["about"]
     assert "training.learning_rate 0.008 → 0.02" in groups["fast"]["about"]
     assert "seed" not in groups["fast"]["about"]
+    assert own["rivals"] == []
+    assert shipped["rivals"][0] == "digits-reversal-fast"  # the quickest preset of that task
 
 
 def test_progress_is_yielded_before_a_json_serializable_result(comparer: Comparer):

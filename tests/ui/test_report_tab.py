@@ -33,7 +33,7 @@ def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypat
     updates = report.run_updates(fresh, DONE)
     message, view = updates["report_message"], updates["report"]
     assert f"No report on {DONE} yet" in message["text"]
-    assert view == {"run": DONE, "written": None}
+    assert view == {"run": DONE, "written": None, "begins": True}
     assert call(report_view(fresh), "saved", {"run": DONE}) == {"error": "this run has no report yet"}
     assert call(report_view(fresh), "bundle", {"run": DONE}) == {"error": "this run has no report yet"}
 
@@ -70,6 +70,7 @@ def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
     assert "No run yet" in report.write(fresh, None)["report_message"]["text"]
     assert report.run_updates(fresh, None)["report"] == report.NO_REPORT
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
+    assert report.run_updates(fresh, "empty")["report"]["begins"] is False
     message = report.write(fresh, "empty")["report_message"]
     assert message["problem"]
     assert "no weights yet" in message["text"]

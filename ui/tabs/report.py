@@ -59,9 +59,10 @@ def build(runs: VisitorRuns, run: gr.State) -> ReportTab:
     view = report_view(runs)
     outputs = {"report_message": message, "button": button, "report": view}
     event: dict[str, Any] = {"inputs": run, "outputs": list(outputs.values()), **QUIET}
-    button.click(by_name(partial(_measuring, runs), outputs), **event).then(
-        by_name(partial(write, runs), outputs), **event, **CPU
-    ).then(by_name(partial(_written, runs), outputs), **event)
+    for listen in (button.click, view.begin):
+        listen(by_name(partial(_measuring, runs), outputs), **event).then(
+            by_name(partial(write, runs), outputs), **event, **CPU
+        ).then(by_name(partial(_written, runs), outputs), **event)
     return ReportTab(message, view, gallery, findings)
 
 
@@ -87,7 +88,8 @@ def run_updates(runs: VisitorRuns, run: str | None) -> Updates:
     folder, title = chosen.folder.report, chosen.title
     if not (folder / PAGE_FILE).is_file():
         text = f"No report on {title} yet. Writing one decodes {SEQUENCES:,} held-out inputs."
-        return updates | {"report_message": {"text": text}, "report": {"run": run, "written": None}}
+        begins = chosen.info.status not in ACTIVE and chosen.has_weights
+        return updates | {"report_message": {"text": text}, "report": {"run": run, "written": None, "begins": begins}}
     outdated = f"This report is of an earlier checkpoint of {title}. Write it again for the current weights."
     text = outdated if _is_outdated(chosen) else ""
     written = (folder / PAGE_FILE).stat().st_mtime

@@ -17,12 +17,15 @@ NO_REPORT: dict[str, Any] = {"run": None, "written": None}
 
 
 def report_view(runs: VisitorRuns) -> gr.HTML:
-    """Build the component. Value: ``{"run": id, "written": time}``; a new time reloads the report."""
+    """Build the component. Value: ``{"run": id, "written": time, "begins": bool}``; a new time reloads the report.
+
+    Event: ``.begin(fn)``, once for every value with ``"begins": True``, as soon as the component is visible.
+    """
     functions = {
         "saved": validated(RunRequest, partial(saved, runs)),
         "bundle": validated(RunRequest, partial(bundle, runs)),
     }
-    return component("report_view", elem_id="report", server_functions=functions)
+    return component("report_view", elem_id="report", events=["begin"], server_functions=functions)
 
 
 def saved(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:

@@ -1,17 +1,19 @@
 // A run's saved report, in a sandboxed frame without scripts. It is fetched when it becomes visible.
+// Event: 'begin', when a run without a report becomes visible, to write it.
 
 import { onAppearanceChange } from "../../web/canvas.js";
 import { setText, partsOf } from "../../web/dom.js";
 import { download, fileName } from "../../web/files.js";
 import { callServer } from "../../web/server.js";
 
-export function mount({ element, props, server, watch }) {
+export function mount({ element, trigger, props, server, watch }) {
   const part = partsOf(element);
 
   const frame = part("page");
   let html = null; // the displayed report
   let shown = ""; // its run and time
   let wanted = "";
+  let begun = null; // the run whose report was last asked for
 
   function fit() {
     const page = frame.contentDocument?.documentElement;
@@ -29,11 +31,16 @@ export function mount({ element, props, server, watch }) {
   }
 
   async function fetchIfVisible() {
-    const { run, written } = props.value ?? {};
+    const { run, written, begins } = props.value ?? {};
     wanted = run && written ? run + " " + written : "";
     if (!wanted) {
       shown = "";
-      return show(null);
+      show(null);
+      if (begins && run !== begun && element.offsetParent !== null) {
+        begun = run;
+        trigger("begin", {});
+      }
+      return;
     }
     if (wanted === shown || element.offsetParent === null) return;
     const mine = (shown = wanted);

@@ -7,12 +7,14 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
-from core.config.listing import describe_changes, shipped_preset
+from core.config.listing import describe_changes, listed_presets, missing_package, shipped_preset
 from core.reports.comparison import group_runs, held_out_key
 from core.runs import Run
 from core.server.access import VisitorRuns
 from ui.components.component import Request, component, validated
 from ui.run_info import MAX_LISTED_RUNS
+
+MAX_RIVALS = 3  # presets that are suggested where a task has one run
 
 
 def run_picker(runs: VisitorRuns) -> gr.HTML:
@@ -27,12 +29,26 @@ def run_picker(runs: VisitorRuns) -> gr.HTML:
 
 
 def runs_by_task(runs: VisitorRuns, _: Request | None = None) -> dict[str, Any]:
-    """Return the runs grouped by task, and within a task by all settings except the seed."""
+    """Return the runs grouped by task, and within a task by all settings except the seed.
+
+    A task with a single run comes with the quickest presets that would give it another one.
+    """
     by_task: dict[tuple, list[Run]] = {}
     for name in runs.readable_names(MAX_LISTED_RUNS):
         run = runs[name]
         by_task.setdefault(held_out_key(run.preset.task), []).append(run)
-    return {"tasks": [_task({run.name: run for run in each}) for each in by_task.values()]}
+    return {
+        "tasks": [
+            _task({run.name: run for run in each}) | {"rivals": _rivals(key, each[0].preset) if len(each) == 1 else []}
+            for key, each in by_task.items()
+        ]
+    }
+
+
+def _rivals(task: tuple, preset: Preset) -> list[str]:
+    """Return names of other presets of a task, by its ``held_out_key``, the quickest to train first."""
+    others = (each for each in listed_presets() if each.name != preset.name and missing_package(each) is None)
+    return [each.name for each in others if held_out_key(each.task) == task][:MAX_RIVALS]
 
 
 def _task(runs: Mapping[str, Run]) -> dict[str, Any]:

@@ -1,10 +1,13 @@
 // All runs by task, with checkboxes. Selecting a run disables runs of other tasks, which have other held-out inputs.
-// Event: 'begin', to compare the runs in the value immediately.
+// Event: 'begin', to compare the selected runs immediately: those of the address, or the first that can be compared.
 
-import { patchAddress } from "../../web/address.js";
+import { patchAddress, readAddress } from "../../web/address.js";
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatResult } from "../../web/format.js";
+import { openPreset } from "../../web/navigation.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
+
+const SUGGESTED = 4; // runs compared when the tab opens
 
 export function mount({ element, trigger, props, server, watch }) {
   const part = partsOf(element);
@@ -14,6 +17,7 @@ export function mount({ element, trigger, props, server, watch }) {
   let listed = []; // the tasks from the server
   let drawnFrom = ""; // the tasks as JSON
   let rows = []; // { box, names, task } of every checkbox
+  let suggests = true; // until runs were selected
 
   const namesOf = (task) => task.groups.flatMap((group) => group.runs.map((run) => run.id));
 
@@ -54,7 +58,9 @@ export function mount({ element, trigger, props, server, watch }) {
     tasks.replaceChildren(...listed.map((task) => make("section", { class: "task" },
       make("h3", {}, task.task),
       make("p", { class: "why muted" }),
-      make("ul", { class: "runs" }, ...task.groups.map((group) => makeGroup(task, group))))));
+      make("ul", { class: "runs" }, ...task.groups.map((group) => makeGroup(task, group))),
+      task.rivals.length ? make("div", { class: "tools rivals" }, ...task.rivals.map((name) =>
+        make("button", { type: "button", onclick: () => openPreset(name) }, "Train " + name))) : null)));
     showSelection();
   }
 
@@ -66,7 +72,8 @@ export function mount({ element, trigger, props, server, watch }) {
       section.classList.toggle("other-task", isOtherTask);
       setText(section.querySelector(".why"), isOtherTask
         ? "Another task than the selected runs, or other settings of it, such as tokens: only runs with the same are compared."
-        : namesOf(task).length > 1 ? "" : "Only one run. Train another one on this task to compare it.");
+        : namesOf(task).length > 1 ? "" : "Only one run. A comparison needs another one of this task"
+          + (task.rivals.length ? ", such as one of these presets:" : "."));
       for (const row of rows.filter((each) => each.task === task)) {
         const ticked = row.names.filter((name) => chosen.includes(name)).length;
         row.box.checked = ticked === row.names.length;
@@ -76,7 +83,20 @@ export function mount({ element, trigger, props, server, watch }) {
     });
   }
 
+  /** Select runs of one task, of the current run's if it has others, and compare them. */
+  function suggest() {
+    const ready = listed.map((task) => task.groups.flatMap((group) => group.runs).filter((run) => run.ready).map((run) => run.id))
+      .filter((names) => names.length > 1);
+    const run = readAddress().get("run");
+    const names = ready.find((each) => each.includes(run)) ?? ready[0];
+    if (!suggests || !names) return;
+    const first = names.filter((name) => name !== run).slice(0, SUGGESTED - Number(names.includes(run)));
+    tick(names.filter((name) => name === run || first.includes(name)), true);
+    trigger("begin", {});
+  }
+
   function tick(names, wanted) {
+    suggests = false;
     const order = listed.flatMap(namesOf);
     const others = chosen.filter((name) => !names.includes(name));
     chosen = [...others, ...(wanted ? names : [])].sort((one, other) => order.indexOf(one) - order.indexOf(other));
@@ -98,6 +118,7 @@ export function mount({ element, trigger, props, server, watch }) {
       listed = answer.tasks;
       drawList();
       rows[focused]?.box.focus();
+      suggest();
     }
     return 2000;
   }
@@ -105,6 +126,7 @@ export function mount({ element, trigger, props, server, watch }) {
   function applyValue() {
     const { chosen: ticked = [], start = false } = props.value ?? {};
     chosen = ticked;
+    suggests = suggests && !chosen.length;
     showSelection();
     if (!start) return;
     props.value = { chosen }; // only once
