@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, open_tab
 from tests.serving import SHIPPED
 
 pytestmark = [
@@ -199,3 +199,18 @@ def test_a_cell_of_the_training_replay_is_compared_between_training_steps(empty_
     expect(opened).to_have_text("for each token it reads · training step 25")
     page.wait_for_url(lambda url: "step=25" in url and "part=encoder.2.feed-forward" in url)
     assert page.evaluate(NOTHING_SIDEWAYS)
+
+
+def test_any_token_of_the_table_of_steps_asks_why(empty_page: Page, address: str):
+    page, why = empty_page, empty_page.locator("#why")
+    page.goto(f"{address}?run={SHIPPED}&input=4+8+2+9&tab=decode")
+    page.locator("#answer").get_by_role("button", name="Why 2, not 4?").click()
+    expect(page.get_by_role("tab", name="Look inside")).to_have_attribute("aria-selected", "true")
+    expect(why.locator(".say")).to_contain_text(re.compile(r"^Why 2, not 4\?"))
+    expect(why.locator(".foil")).to_have_value("4")
+    expect(why.locator(".say")).to_be_in_viewport()
+    open_tab(page, "Decode")
+    page.locator("#answer").get_by_role("button", name="Why 8?", exact=True).first.click()
+    expect(why.locator(".say")).to_contain_text(re.compile(r"^Why 8\?"))
+    expect(why.locator(".foil")).to_have_value("")
+    expect(why.get_by_role("radio", name="8", exact=True)).to_be_checked()

@@ -13,7 +13,9 @@ from ui.components.lesson.live_figures import LessonRequest
 def lesson_files(runs: Collection[str]) -> dict[str, bytes]:
     """Return the lessons by path; those on attention only if all their runs are among ``runs``."""
     found: dict[str, Any] = {
-        each.name: attention_lesson(LessonRequest(name=each.name)) for each in attention_lessons() if each.runs <= set(runs)
+        each.name: attention_lesson(LessonRequest(name=each.name))
+        for each in attention_lessons()
+        if each.runs <= set(runs)
     }
     if found:
         found |= {name: lesson_value(load_lesson(name)) for name in lesson_names()}

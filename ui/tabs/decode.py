@@ -183,7 +183,7 @@ def decode(
     heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
     return current, _EMPTY | {
         "message": {"text": message},
-        "answer": answer_value(current) | {"record": ribbon_record(current), "asked": asked},
+        "answer": answer_value(current) | {"record": ribbon_record(current), "asked": asked, "explained": True},
         "tree": tree_value(current),
         "thumbnails": heads,
         "translations": translations_value(sentences, results) if results else None,

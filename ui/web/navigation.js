@@ -1,7 +1,5 @@
-// Moving between the tabs, and opening a head on the tab that shows heads.
+// Moving between the tabs, and opening a head or asking about a token on the tab that shows heads.
 
-let pending = null; // a request before its listener was registered
-let listener = null;
 let presets = null; // { has(name), choose(name) } of the preset picker
 
 /** Open a tab by its id, as if the visitor had pressed it. */
@@ -35,22 +33,39 @@ export function presetOpened(pairs) {
   for (const function_ of presetListeners) function_(pairs);
 }
 
-/** Open the tab with all heads on a view: { mode: "decode" or "replay", block, layer, head, row, input, step }. */
-export function openHead(view) {
-  pending = view;
-  openTab("attention");
-  deliver();
+/** Requests to one listener; the latest before it is there waits for it. Returns { send(request), listen(function) }. */
+function requests() {
+  let pending = null;
+  let listener = null;
+  function deliver() {
+    if (!listener || !pending) return;
+    const request = pending;
+    pending = null;
+    listener(request);
+  }
+  return {
+    send(request) {
+      pending = request;
+      openTab("attention");
+      deliver();
+    },
+    listen(function_) {
+      listener = function_;
+      deliver();
+    },
+  };
 }
+
+const [heads, questions] = [requests(), requests()];
+
+/** Open the tab with all heads on a view: { mode: "decode" or "replay", block, layer, head, row, input, step }. */
+export const openHead = heads.send;
 
 /** Call a function with every view to open, including an earlier pending request. */
-export function onHeadOpened(function_) {
-  listener = function_;
-  deliver();
-}
+export const onHeadOpened = heads.listen;
 
-function deliver() {
-  if (!listener || !pending) return;
-  const view = pending;
-  pending = null;
-  listener(view);
-}
+/** Ask on that tab why the last decode produced a token: { step, foil }; foil is the token that it might have been, or null. */
+export const askWhy = questions.send;
+
+/** Call a function with every question, including an earlier pending one. */
+export const onWhyAsked = questions.listen;

@@ -3,6 +3,7 @@
 
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatPercent, tokenNamer, visibleToken } from "../../web/format.js";
+import { askWhy } from "../../web/navigation.js";
 import { ribbon } from "../../web/ribbon.js";
 import { pollWhileVisible } from "../../web/server.js";
 
@@ -78,28 +79,39 @@ export function mount({ element, trigger, props, watch }) {
     return make("span", { class: "muted" }, " " + (step.forced ? "prefix, " : "") + formatPercent(step.probability));
   }
 
-  function makeCandidate({ token, probability }, name) {
+  /** A candidate of a step; `ask`, if there is one, asks why the produced token was chosen rather than this one. */
+  function makeCandidate({ token, probability }, name, ask) {
     const fill = make("span", { class: "fill" });
     fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
+    const term = { "data-term": token.startsWith("<") ? token : null };
     return make("span", { class: "candidate" },
-      make("span", { class: "token", "data-term": token.startsWith("<") ? token : null }, name(token)),
+      ask ? make("button", { type: "button", class: "token ask", ...ask }, name(token)) : make("span", { class: "token", ...term }, name(token)),
       make("span", { class: "probability" }, formatPercent(probability)),
       make("span", { class: "bar", "aria-hidden": "true" }, fill));
   }
 
-  function makeStep(step, at, expected, name) {
+  /** What a button asks about a step: why its token was produced, and rather than which other one. */
+  const question = (step, at, token, name) => {
+    const foil = token === step.token ? null : token;
+    const label = "Why " + name(step.token) + (foil === null ? "" : ", not " + name(foil)) + "?";
+    return { title: label, "aria-label": label, onclick: () => askWhy({ step: at, foil }) };
+  };
+
+  function makeStep(step, at, expected, name, isExplained) {
     const isWrong = expected && step.token !== (expected[at] ?? "<EOS>");
     const mark = isWrong ? make("span", { class: "bad" }, " ✗", make("span", { class: "visually-hidden" }, " wrong")) : null;
     const cell = (attributes, ...inside) => make("td", { role: "cell", ...attributes }, ...inside);
     const inspect = make("button", {
       type: "button", class: "inspect", "aria-label": "attention of step " + (at + 1), onclick: () => trigger("inspect", { step: at }),
     }, "attention");
+    const why = isExplained ? make("button", { type: "button", class: "ask-why", ...question(step, at, step.token, name) }, "why?") : null;
     return make("tr", { role: "row" },
       cell({ "data-head": "step" }, String(at + 1)),
       cell({ class: "token", "data-head": "previous" }, name(step.read)),
       cell({ class: "token produced", "data-head": "produced" }, name(step.token), mark, makeRemark(step)),
-      cell({ class: "wide" }, make("div", { class: "candidates" }, ...(step.candidates ?? []).map((each) => makeCandidate(each, name)))),
-      cell({}, inspect));
+      cell({ class: "wide" }, make("div", { class: "candidates" }, ...(step.candidates ?? []).map((each) =>
+        makeCandidate(each, name, isExplained && question(step, at, each.token, name))))),
+      cell({}, make("span", { class: "asks" }, inspect, why)));
   }
 
   function show() {
@@ -124,7 +136,7 @@ export function mount({ element, trigger, props, watch }) {
     part("n-best").replaceChildren(...hypotheses.map(makeHypothesis));
     const steps = value.steps ?? [];
     part("steps").hidden = steps.length === 0;
-    element.querySelector("tbody").replaceChildren(...steps.map((step, at) => makeStep(step, at, texts ? null : expected, tokenNamer(texts))));
+    element.querySelector("tbody").replaceChildren(...steps.map((step, at) => makeStep(step, at, texts ? null : expected, tokenNamer(texts), value.explained)));
   }
 
   /** Gray the answer out while the input is another one than it answers, be it still being typed or without a server. */

@@ -14,9 +14,9 @@ from core.interpret.alignment import gold_cells
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models.transformer import Transformer
+from core.runs.run import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError
-from core.runs.run import Run
 from core.tasks import Task, fixed_pairs
 from core.teaching.attention_lessons import load_attention_lesson
 from core.teaching.attention_lessons.attention_scores import attention_scores

@@ -7,7 +7,7 @@ import { signedColor } from "../../web/colors.js";
 import { make, partsOf, setText } from "../../web/dom.js";
 import { formatNumber, formatPercent, tokenNamer } from "../../web/format.js";
 import { makeHeatTable } from "../../web/heat_table.js";
-import { openHead } from "../../web/navigation.js";
+import { onWhyAsked, openHead } from "../../web/navigation.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 
 const METHODS = [
@@ -194,6 +194,10 @@ export function mount({ element, props, server, watch }) {
     if (token) change({ foil: token, position: null, replacement: null });
   });
   const refreshNow = pollWhileVisible(element, refresh);
+  onWhyAsked(({ step, foil }) => {
+    change({ step, foil, method: "tokens", position: null, replacement: null });
+    element.scrollIntoView({ block: "start" });
+  });
   onAppearanceChange(element, draw);
   show();
   watch("value", () => {
