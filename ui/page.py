@@ -145,14 +145,14 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         bar.weights(**refresh_event, **LATEST)
 
         # Links to the tab Look inside
-        links = {"tabs": tabs, "viewer": attention_tab.viewer, "text": ask.text}
+        links = {"tabs": tabs, "viewer": attention_tab.viewer}
         for link, opened in (
             (decode_tab.answer.inspect, _inspect_step),
             (decode_tab.thumbnails.pick, _inspect_head),
             (train_tab.model.inspect, _inspect_block),
         ):
             link(by_name(opened, links), current_decode, list(links.values()), **QUIET)
-        decode_tab.translations.inspect(by_name(_pick_sentence, links), None, list(links.values()), **QUIET).then(
+        decode_tab.translations.pick(_picked_sentence, None, ask.text, **QUIET).then(
             **decode_event | {"fn": by_name(partial(_decode_part, runs, asked=True), decode_outputs)}
         )
 
@@ -308,9 +308,9 @@ def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> 
     return _open_attention(_last_layer_value(current_decode, row=event_number(event, "step")))
 
 
-def _pick_sentence(event: gr.EventData) -> Updates:
-    """Open the tab Look inside, with a sentence of the input as the new input."""
-    return {"tabs": gr.Tabs(selected="attention"), "text": event_text(event, "text")[:MAX_INPUT]}
+def _picked_sentence(event: gr.EventData) -> str:
+    """Return a sentence of the input as the new input."""
+    return event_text(event, "text")[:MAX_INPUT]
 
 
 def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> Updates:

@@ -253,3 +253,18 @@ def test_a_translation_of_ones_own_is_two_presses_away(tab: tuple[Page, list[str
     found = lit_by_pointer(ribbon, "source", 1)["output"]
     assert found == [texts(ribbon.locator(".below .word")).index("Schwester")]
     context.close()
+
+
+def test_each_of_several_sentences_shows_its_words(opened: tuple[Page, str]):
+    page, run = opened
+    if run != TRANSLATOR:
+        pytest.skip("digits are no sentences")
+    decode(page, "I have a dog. I know where he lives.")
+    ribbon, words = page.locator("#answer .ribbon"), page.locator("#translations .pick")
+    expect(words).to_have_count(2)
+    for at, source in enumerate(("I have a dog .", "I know where he lives .")):
+        words.nth(at).click()
+        expect(ribbon.locator(".above .word")).to_have_text(source.split())
+        expect(words.nth(at)).to_have_attribute("aria-pressed", "true")
+        expect(words.nth(1 - at)).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#translations .text")).to_have_text("Ich habe einen Hund. Ich weiß, wo er wohnt.")

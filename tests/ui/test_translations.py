@@ -52,7 +52,7 @@ def test_the_input_of_a_task_that_does_not_translate_is_not_split():
     assert values[ANSWER]["input"] == ["4", "8", "2", "9"]
 
 
-def test_looking_into_a_sentence_keeps_the_translations(mine):
+def test_the_words_of_a_sentence_keep_the_translations(mine):
     for spec in (NO_INTERVENTIONS, InterventionSpec(SHIPPED, ("cross.1.1",))):
         values = page._decode_part(mine, SHIPPED, "1 2 3", spec, *STRATEGY)
         assert TRANSLATIONS not in values

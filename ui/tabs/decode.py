@@ -167,7 +167,7 @@ def decode(
             sentences = _sentences(loaded.task, text)
             results = _translate(changed, sentences, strategy) if len(sentences) > 1 else []
             readable = (sentence for sentence, each in zip(sentences, results, strict=False) if not each.problem)
-            text = next(readable, sentences[0] if results else text)
+            text = next(readable, sentences[0]).strip() if results else text
             inspection = changed.decode(text, strategy=strategy, prefix=prefix)
             baseline = loaded.decode(text, strategy=strategy, prefix=prefix) if interventions else None
             marks = _marks_near(chosen, loaded.step)

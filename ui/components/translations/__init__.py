@@ -12,9 +12,9 @@ from ui.components.component import component
 def translations() -> gr.HTML:
     """Build the component; hidden without a value. Value: ``translations_value``.
 
-    Event: ``.inspect(fn)`` with ``evt.text``, the sentence whose attention the visitor asks for.
+    Event: ``.pick(fn)`` with ``evt.text``, the sentence whose words the visitor asks for.
     """
-    return component("translations", elem_id="translations", events=["inspect"])
+    return component("translations", elem_id="translations", events=["pick"])
 
 
 def translations_value(sentences: Sequence[str], results: Sequence[Translation]) -> dict[str, Any]:

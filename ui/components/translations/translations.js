@@ -1,18 +1,24 @@
-// The translation of a text of several sentences: the whole as text, and each sentence with a button to look inside.
-// Event: 'inspect' {text}: the sentence.
+// The translation of a text of several sentences: the whole as text, and each sentence with a button that shows its words below.
+// Event: 'pick' {text}: the sentence.
 
 import { make, setText, partsOf } from "../../web/dom.js";
 
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
 
-  function makeSentence({ source, output, problem }, at) {
+  function pick(button, text) {
+    for (const each of element.querySelectorAll(".pick")) each.setAttribute("aria-pressed", String(each === button));
+    trigger("pick", { text });
+  }
+
+  function makeSentence({ source, output, problem }, at, shown) {
     return make("li", { class: "sentence" },
       make("span", { class: "source" }, source),
       problem ? make("span", { class: "problem" }, "✗ " + problem) : make("span", { class: "output" }, output || "(empty)"),
       problem ? null : make("button", {
-        type: "button", class: "inspect", "aria-label": "attention of sentence " + (at + 1), onclick: () => trigger("inspect", { text: source }),
-      }, "attention"));
+        type: "button", class: "pick", "aria-label": "words of sentence " + (at + 1), "aria-pressed": String(at === shown),
+        onclick: (event) => pick(event.currentTarget, source),
+      }, "words"));
   }
 
   async function copy() {
@@ -31,7 +37,9 @@ export function mount({ element, trigger, props, watch }) {
     setText(part("copied"), "");
     setText(part("heading"), value ? "Translation of " + value.sentences.length + " sentences" : "");
     setText(part("text"), value?.text ?? "");
-    part("sentences").replaceChildren(...(value?.sentences ?? []).map(makeSentence));
+    const sentences = value?.sentences ?? [];
+    const first = sentences.findIndex(({ problem }) => !problem); // its words are shown
+    part("sentences").replaceChildren(...sentences.map((each, at) => makeSentence(each, at, first)));
   }
 
   part("copy").addEventListener("click", copy);
