@@ -64,7 +64,7 @@ class OwnPairs(PairTask):
             self.bleu_tokenizer = "13a"
         self.pairs_file, self.subwords = pairs, contents.subwords
         self.has_pairs, self._table = contents.table is not None, contents.table
-        self._config, self._saved, self._case = config, saved, config.source_case
+        self._config, self._saved, self.source_case = config, saved, config.source_case
 
     @property
     def table(self) -> PairTable:
@@ -91,7 +91,7 @@ class OwnPairs(PairTask):
 
     def tokenize(self, text: str) -> list[str]:
         """Split typed text into tokens, in the case of the data's sources if they have one; see ``Task.tokenize``."""
-        return super().tokenize(in_case(text, self._case))
+        return super().tokenize(in_case(text, self.source_case))
 
 
 @dataclass(frozen=True)

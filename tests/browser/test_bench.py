@@ -259,6 +259,9 @@ def test_words_of_the_field_are_explained_where_they_stand(page: Page):
     word = page.locator("#answer .candidate .token", has_text="<PAD>").first
     word.hover()
     expect(word).to_have_attribute("title", re.compile("A mask hides it"))
+    word = page.locator("#decode-columns").get_by_text("beam", exact=True)  # an element that is a word of the glossary
+    word.hover()
+    expect(word).to_have_attribute("title", re.compile("as many as the beam is wide"))
 
 
 def test_the_charts_name_their_axis_and_show_values_in_place_of_the_legend(page: Page):

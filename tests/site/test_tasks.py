@@ -39,10 +39,13 @@ TYPED = (
     "The fox, hot.",
     "1 2 3 + 4 5",
     "🙂",
+    "Army",
+    "  half-life ",
+    "naïve",
 )
 PRESETS = (
     *("digits-reversal-fast", "sort-digits", "deduplicate-digits", "copy-digits"),
-    *("numbers-reversal", "words-reversal-transformer", "addition"),
+    *("numbers-reversal", "words-reversal-transformer", "addition", "plurals"),
 )
 
 
@@ -110,7 +113,11 @@ def test_typed_text_is_read_and_answered_as_by_the_program(solved, preset):
     for text, said, right in zip(texts, found, wanted, strict=True):
         assert ("problem" in said) == (right is None), text
         if right is not None:
-            assert (said["symbols"], said["answer"]) == (right["symbols"], right["answer"]), text
+            assert said["symbols"] == right["symbols"], text
+            if preset == "plurals":
+                assert said["answer"] is None  # the site has no dictionary
+                continue
+            assert said["answer"] == right["answer"], text
             assert said["sources"] == [each for each in right["sources"] if preset != "addition"], text
 
 

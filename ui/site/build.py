@@ -31,6 +31,7 @@ PRESETS = (
     "numbers-reversal",
     "words-reversal-transformer",
     "addition",
+    "plurals",
 )
 RUNS = ("digits-reversal-shipped", "translate-en-de-shipped")
 MARK = "site.json"  # a folder with it is a site, which may be replaced

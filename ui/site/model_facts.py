@@ -17,7 +17,9 @@ from core.models.seq2seq import BLOCKS
 from core.storage.errors import InputError
 from core.tasks import Task
 from core.tasks.addition import Addition
+from core.tasks.own_pairs import OwnPairs
 from core.tasks.sequences import Digits, SequenceTask
+from core.text.tokenizers import PlainTokenizer
 from ui.attention_blocks import described, source_block
 
 
@@ -97,6 +99,8 @@ def _reading(task: Task) -> dict[str, Any]:
     subwords = task.subwords
     if subwords and subwords.source.algorithm == "bpe" and subwords.source.normalization == "identity":
         return {"reads": "subwords"}
+    if isinstance(task, OwnPairs) and task.tokenizers[0] == PlainTokenizer("character"):
+        return {"reads": "letters", "case": task.source_case}
     raise InputError(f"the site cannot read inputs of this task, such as {task.examples[0]!r:.60}")
 
 

@@ -21,6 +21,7 @@ function keepTab() {
   else pushTab(open);
 }
 
+const LONGEST_TERM = 30; // characters of a word of the glossary
 const scrolls = new Map(); // tab → how far it was scrolled when it was left
 
 /** Scroll to where the tab was left. */
@@ -64,10 +65,11 @@ function hideLostConnection() {
   }
 }
 
-/** Explain the word that is pointed at or focused, if the glossary has it. */
+/** Explain the word that is pointed at or focused, if the glossary has its `data-term`, or the whole text of an element. */
 async function explain({ target }) {
-  const word = target.closest?.("[data-term]");
-  if (word) word.title = (await import("./glossary.js")).explanationOf(word.dataset.term || word.textContent);
+  const word = target.closest?.("[data-term]") ?? (target.title || target.textContent.length > LONGEST_TERM ? null : target);
+  const text = word && (await import("./glossary.js")).explanationOf(word.dataset.term || word.textContent);
+  if (text) word.title = text;
 }
 
 keepTheme();

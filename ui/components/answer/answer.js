@@ -85,7 +85,7 @@ export function mount({ element, trigger, props, watch }) {
     fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
     const term = { "data-term": token.startsWith("<") ? token : null };
     return make("span", { class: "candidate" },
-      ask ? make("button", { type: "button", class: "token ask", ...ask }, name(token)) : make("span", { class: "token", ...term }, name(token)),
+      ask ? make("button", { type: "button", class: "token ask", ...ask, ...term }, name(token)) : make("span", { class: "token", ...term }, name(token)),
       make("span", { class: "probability" }, formatPercent(probability)),
       make("span", { class: "bar", "aria-hidden": "true" }, fill));
   }

@@ -7,8 +7,9 @@ import { checkKnown, splitText } from "./subwords.js";
 /** Split typed text into the tokens of a task; throws a Problem that says what is wrong with it. */
 export function tokenize(facts, text) {
   const { task, examples, source_tokens, first_symbol, has_unk, model } = facts;
-  if (!text.replaceAll(",", " ").trim()) throw new Problem("The input is empty; an example: " + examples[0]);
-  const tokens = task.reads === "subwords" ? splitText(facts, text) : readers[task.reads](task, text.replaceAll(",", " ").trim(), examples);
+  const typed = (task.reads === "letters" ? text : text.replaceAll(",", " ")).trim();
+  if (!typed) throw new Problem("The input is empty; an example: " + examples[0]);
+  const tokens = task.reads === "subwords" ? splitText(facts, text) : readers[task.reads](task, typed, examples);
   if (tokens.length + 2 > model.max_seq_len) {
     throw new Problem("The input has " + tokens.length + " tokens, " + (tokens.length + 2) + " with <BOS> and <EOS>; this model reads " + model.max_seq_len + ".");
   }
@@ -24,7 +25,10 @@ export function tokenize(facts, text) {
   });
 }
 
+const cases = { "as-is": (text) => text, lower: (text) => text.toLowerCase().normalize("NFC"), upper: (text) => text.toUpperCase().normalize("NFC") };
+
 const readers = {
+  letters: (task, typed) => [...cases[task.case](typed)],
   symbols: (task, typed) => (task.characters ? [...typed.replace(/\s+/g, "")] : typed.toLowerCase().split(/[\s.;:!?]+/).filter(Boolean)),
   addition(task, typed, examples) {
     const found = typed.replace(/\s+/g, "").match(/^([0-9]+)\+([0-9]+)$/);
