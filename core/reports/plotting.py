@@ -13,10 +13,11 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-# The color map of all attention maps, 0 to 1: lightness decreases evenly, so it is readable in gray print and with any
-# color vision. The page uses the same colors.
-ATTENTION_STOPS = ["#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b"]
-TRAIN_COLOR, VALIDATION_COLOR = "#2563eb", "#ea580c"
+# The colors of the page in light, ui/web/colors.js and theme.css. The lightness of an attention map decreases with the
+# weight, so it is readable in gray print and with any color vision.
+ATTENTION_STOPS = ["#ffffff", "#e4e6fb", "#bcc0f4", "#8b8fe6", "#5f5ad0", "#4338ca", "#2a2576"]
+TRAIN_COLOR, VALIDATION_COLOR = "#4338ca", "#d9480f"
+GRID_COLOR, INK_COLOR = "#e2e6ef", "#525c77"
 ATTENTION_COLORS = LinearSegmentedColormap.from_list("attention", ATTENTION_STOPS)
 _CELL_INCHES = 0.45
 _DPI, _MAX_PIXELS = 150, 2_000  # per side: without a limit, drawing the largest map would take gigabytes
@@ -82,8 +83,9 @@ def loss_figure(points: Mapping[str, Sequence], evaluations: Mapping[str, Sequen
     if "free_running_loss" in evaluations:
         own = [math.nan if loss is None else loss for loss in evaluations["free_running_loss"]]
         axes.plot(steps, own, "--", color=VALIDATION_COLOR, label="validation, reading its own output")
-    axes.set(yscale="log", xlabel="step")
-    axes.legend(fontsize=8)
+    axes.set(yscale="log", xlabel="training step")
+    axes.minorticks_off()
+    axes.legend(fontsize=8, frameon=False)
     return figure
 
 
@@ -93,8 +95,8 @@ def accuracy_figure(evaluations: Mapping[str, Sequence]) -> Figure:
     steps = evaluations["step"]
     axes.plot(steps, evaluations["token_accuracy"], "--", color=TRAIN_COLOR, label="token accuracy, teacher-forced")
     axes.plot(steps, evaluations["exact_match"], color=VALIDATION_COLOR, label="exact match, free-running")
-    axes.set(ylim=(-0.02, 1.02), xlabel="step")
-    axes.legend(fontsize=8)
+    axes.set(ylim=(-0.02, 1.02), xlabel="training step")
+    axes.legend(fontsize=8, frameon=False)
     return figure
 
 
@@ -104,8 +106,8 @@ def quality_figure(evaluations: Mapping[str, Sequence], *, bleu_name: str) -> Fi
     for column, label, color in (("chrf", "chrF", TRAIN_COLOR), ("bleu", bleu_name, VALIDATION_COLOR)):
         scores = [math.nan if score is None else score for score in evaluations[column]]
         axes.plot(evaluations["step"], scores, color=color, label=label)
-    axes.set(ylim=(0, None), xlabel="step")
-    axes.legend(fontsize=8)
+    axes.set(ylim=(0, None), xlabel="training step")
+    axes.legend(fontsize=8, frameon=False)
     return figure
 
 
@@ -124,16 +126,19 @@ def lengths_figure(
     axes.plot(lengths, exact, marker="o", markersize=4, color=VALIDATION_COLOR, label="exact match")
     axes.set(ylim=(-0.02, 1.02), xlabel=unit)
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True))
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, frameon=False)
     return figure
 
 
 def _small_chart(title: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=(5, 3.4), dpi=150, layout="constrained")
     axes = figure.subplots()
-    axes.set_title(title, fontsize=10)
-    axes.grid(alpha=0.25)
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.grid(axis="y", color=GRID_COLOR)
     axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(GRID_COLOR)
+    axes.tick_params(colors=INK_COLOR, length=0, labelsize=8)
     return figure, axes
 
 

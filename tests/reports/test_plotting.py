@@ -1,6 +1,8 @@
 """Figures are drawn, also of tokens that look like formulas."""
 
 import io
+import json
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +10,15 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from core.reports.plotting import ATTENTION_COLORS, attention_figure, lengths_figure
+from core.reports.plotting import (
+    ATTENTION_COLORS,
+    ATTENTION_STOPS,
+    TRAIN_COLOR,
+    VALIDATION_COLOR,
+    attention_figure,
+    lengths_figure,
+)
+from ui.serving.assets import UI
 
 
 def drawn(figure: Figure) -> bytes:
@@ -62,6 +72,14 @@ def test_one_cell_is_a_map_too():
 def test_the_colours_darken_evenly_so_that_they_survive_grey_print():
     luminance = ATTENTION_COLORS(np.linspace(0, 1, 32))[:, :3] @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(luminance) < 0).all()
+
+
+def test_the_colors_are_those_of_the_page():
+    light = re.search(r"light: (\[.*\])", (UI / "web" / "colors.js").read_text())
+    assert light
+    assert json.loads(light[1]) == ATTENTION_STOPS
+    theme = (UI / "web" / "theme.css").read_text()
+    assert f"--train: {TRAIN_COLOR}; --validation: {VALIDATION_COLOR};" in theme
 
 
 def test_lengths_are_drawn_with_those_trained_on_shaded():
