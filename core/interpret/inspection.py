@@ -13,7 +13,7 @@ from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, genera
 from core.generation.reading import read_input
 from core.models import AttentionMaps, Seq2Seq
 from core.storage.errors import InputError
-from core.tasks import Batch, Task
+from core.tasks import Batch, Split, Task
 from core.text.vocab import BOS, BOS_ID, EOS, EOS_ID
 
 if TYPE_CHECKING:  # decoding on the command line needs neither
@@ -89,6 +89,7 @@ class Inspection:
         log_prob: of the answer in the model's own distribution, whichever strategy chose it; nats.
         seconds: duration of the generation.
         note: a remark about the input, such as unknown words, or "".
+        split: of the input; None if it is in none, or if that is not known.
         strategy: the decoding strategy.
         interventions: applied to the heads during generation, or None.
         scored: the data from which ``scores`` is computed when it is read.
@@ -108,6 +109,7 @@ class Inspection:
     log_prob: float
     seconds: float
     note: str = ""
+    split: Split | None = None
     strategy: Strategy = GREEDY
     interventions: "Interventions | None" = None
     hypotheses: tuple[RankedHypothesis, ...] = ()
@@ -221,6 +223,7 @@ def inspect(
         log_prob=log_prob,
         seconds=seconds,
         note="; ".join(filter(None, [reading.note, task.note(symbols)])),
+        split=task.split_of(symbols),
         scored=(task, Batch(src, src), decoded),
     )
 

@@ -17,6 +17,7 @@ from core.tasks.data import (
     first_distinct,
     left_align,
     split_mask,
+    split_of,
 )
 from core.tasks.task import Batch, Breakdown, Split, Task
 from core.text.validation import check_input_length, check_not_empty, quote
@@ -142,6 +143,13 @@ class Addition(Task):
         """Return the number that an output means; None if it means none."""
         digits = "".join(symbols)[:: -1 if self.reverses_sum else 1]
         return int(digits) if digits.isdecimal() and digits.isascii() else None
+
+    def split_of(self, symbols: Sequence[str]) -> Split | None:
+        """Return the split of two numbers of no more digits than in training; see ``Task.split_of``."""
+        operands = self._operands(symbols)
+        if max(map(len, operands)) > self.max_digits:
+            return None
+        return split_of(split_key(torch.tensor([[int(operand) for operand in operands]])))
 
     def note(self, symbols: Sequence[str]) -> str:
         """Report a number with more digits than the training inputs have."""

@@ -37,6 +37,11 @@ def split_mask(tokens: torch.Tensor, split: Split) -> torch.Tensor:
     return bucket >= 20
 
 
+def split_of(tokens: torch.Tensor) -> Split:
+    """Return the split of a sequence (1, T) int64; see ``split_mask``."""
+    return next(split for split in SHARES if split_mask(tokens, split).item())
+
+
 def _hash(tokens: torch.Tensor) -> torch.Tensor:
     """Hash rows (B, T) int64 to (B,) int64 below 2**31 in exact integer arithmetic."""
     powers = [pow(_MULTIPLIER, position + 1, _PRIME) for position in range(tokens.shape[1])]

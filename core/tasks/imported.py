@@ -79,6 +79,10 @@ class Imported(PairTask):
         """Return all pairs, one of each source, whichever the split; see ``Task.all_pairs``."""
         return TableRows(self.table, self.table.rows("test"))
 
+    def split_of(self, symbols: Sequence[str]) -> Split | None:
+        """Return None: which pairs the model was trained on is not known."""
+        return None
+
     def note(self, symbols: Sequence[str]) -> str:
         """Report a source that is not among the pairs, if there are any; the training's lengths are not known."""
         return super().note(symbols) if self.has_pairs else ""

@@ -225,6 +225,13 @@ class PairTask(Task):
             return super().produced_alignment(symbols, produced)
         return shared_words(symbols, produced)
 
+    def split_of(self, symbols: Sequence[str]) -> Split | None:
+        """Return the split of a source of the table; None for other sources, and without pairs."""
+        if not self.has_pairs:
+            return None
+        rows = self.table.same_source(source_key(self.tokenizers[0].detokenize(symbols)))
+        return SPLITS[self.table.split[rows[0]]] if rows else None
+
     def note(self, symbols: Sequence[str]) -> str:
         """Report a source without a reference answer, if there are pairs, or of another length than the training's."""
         is_unknown = self.has_pairs and not self.references(symbols)

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 
 from core.config.tasks import DigitsConfig, NumbersConfig, WordsConfig, format_range
-from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
+from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask, split_of
 from core.tasks.task import NO_SOURCE, Batch, Split, Task
 from core.text.validation import check_input_length, check_not_empty
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocab
@@ -96,6 +96,12 @@ class SequenceTask(Task):
     def answer(self, symbols: Sequence[str]) -> list[str]:
         """Return the transformed sequence."""
         return [symbols[position] for position in self._positions(symbols)]
+
+    def split_of(self, symbols: Sequence[str]) -> Split | None:
+        """Return the split of an input of a training length; see ``Task.split_of``."""
+        if len(symbols) not in self.trained_lengths:
+            return None
+        return split_of(torch.tensor([self.src_vocab.encode(symbols)]))
 
     def gold_alignment(self, symbols: Sequence[str]) -> list[list[int]]:
         """Return the source positions of each symbol of the answer; see ``Task.gold_alignment``."""

@@ -239,6 +239,10 @@ class Task(ABC):
         """Return ``count`` test pairs drawn and grouped to show what the mean over ``sample`` hides, if anything."""
         return None
 
+    def split_of(self, symbols: Sequence[str]) -> Split | None:
+        """Return the split of an input, or None if it is in no split or if that is not known, which is the default."""
+        return None
+
     def note(self, symbols: Sequence[str]) -> str:
         """Describe how an input differs from the training inputs, or return ""; the default compares lengths."""
         if self.min_length <= len(symbols) <= self.max_length:

@@ -38,9 +38,7 @@ def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
     """
     families: dict[str, list[dict[str, Any]]] = {}
     for preset in shipped_presets().values():
-        # Pairs that are shipped are not the visitor's own: their preset is a task of its own
-        family = preset.name if preset.task.family == "own-pairs" else preset.task.family
-        families.setdefault(family, []).append(_listed(preset))
+        families.setdefault(family_of(preset), []).append(_listed(preset))
     if chosen.name not in shipped_presets():
         families.setdefault(chosen.task.family, []).insert(0, _listed(chosen))
     return {
@@ -116,3 +114,8 @@ def _size(parameters: int) -> str:
         return f"{parameters / 1000:.0f} k parameters"
     millions = parameters / 1_000_000
     return f"{millions:.1f} M parameters" if millions < 10 else f"{millions:.0f} M parameters"
+
+
+def family_of(preset: Preset) -> str:
+    """Return the family that lists a preset: that of its task; a shipped one with pairs, not the visitor's, is its own."""
+    return preset.name if preset.task.family == "own-pairs" else preset.task.family

@@ -12,7 +12,7 @@ from typing import Any
 from core.config import load_preset
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.storage.errors import InputError
-from ui.forms.preset_list import described_preset
+from ui.forms.preset_list import described_preset, family_of
 from ui.serving.assets import assets
 from ui.site.course import lesson_files, lesson_list
 from ui.site.graph_files import cache_folder
@@ -121,7 +121,7 @@ def _index(labs: dict[str, Lab], presets: Sequence[str], runs: Sequence[str]) ->
     families: dict[str, list[dict[str, str]]] = {}
     for name in presets:
         preset = load_preset(name)
-        families.setdefault(preset.task.family, []).append(
+        families.setdefault(family_of(preset), []).append(
             {
                 "name": name,
                 "about": preset.description,

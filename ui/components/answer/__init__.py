@@ -35,6 +35,7 @@ def answer_value(decode: CurrentDecode) -> dict[str, Any]:
         "correct": inspection.correct,
         "stopped": inspection.stopped,
         "note": inspection.note,
+        "held_out": inspection.split and inspection.split != "train",
         "unsure": inspection.is_unsure,
         "milliseconds": inspection.seconds * 1000,
         "log_prob": inspection.log_prob,

@@ -42,6 +42,8 @@ export function mount({ element, trigger, props, watch }) {
     const texts = value.texts ? ["✓ as the reference", "differs from the reference"] : ["✓ correct", "✗ wrong"];
     verdict.className = "verdict " + (value.correct ? "good" : value.texts ? "other" : "bad"); // there are other good translations
     setText(verdict, known ? texts[value.correct ? 0 : 1] : "");
+    const isShown = known && value.held_out != null;
+    setText(part("ground"), isShown ? (value.held_out ? "held out: training never reads this input" : "not held out: training may have read this input") : "");
   }
 
   /** Say whether the answer is as probable as the model's correct ones; nothing where that was not measured. */
