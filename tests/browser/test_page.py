@@ -127,7 +127,9 @@ def test_training_survives_a_reload_and_the_address_restores_the_view(
 def test_an_answer_is_found_by_every_strategy_and_bad_input_explained(page: Page, reload: Callable):
     open_tab(page, "Decode")
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
-    expect(page.locator("#answer .ground")).to_have_text(re.compile("held out: training (never reads|may have read) this"))
+    expect(page.locator("#answer .ground")).to_have_text(
+        re.compile("held out: training (never reads|may have read) this")
+    )
     expect(page.locator("#mini-viewer canvas:visible")).to_have_count(4)
     page.get_by_role("radio", name="beam").check()
     page.get_by_label("n_best").fill("3")

@@ -6,7 +6,6 @@ import torch
 from core.config import load_preset
 from core.tasks import build_task
 
-
 PRESETS = ("digits-reversal", "words-reversal-transformer", "addition", "addition-10-digits", "plurals")
 
 

@@ -172,7 +172,9 @@ def test_a_missing_run_is_named_in_the_error(runs: Runs):
     bar = Bar(runs)
     rest = {"snapshot": {"step": 0}, "rename": {"title": "x"}, "share": {"shared": True}}
     for name in set(bar.names) - {"list_runs", "still_open"}:
-        assert getattr(bar, name)(run="nobody", **rest.get(name, {})) == {"error": "run='nobody': there is no such run"}
+        assert getattr(bar, name)(run="nobody", **rest.get(name, {})) == {
+            "error": "The run “nobody”: there is no such run"
+        }
 
 
 def test_an_invalid_upload_is_refused(runs: Runs, tmp_path):

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.storage.errors import LabError
 from ui.serving.assets import asset_address, is_on_first_tab
+from ui.serving.errors import in_words
 from ui.serving.guarded_page import message_for
 
 FOLDER = Path(__file__).parent
@@ -128,7 +129,7 @@ def _callable_from_browser(name: str, function: ServerFunction) -> ServerFunctio
         except ValidationError as error:
             return {"error": f"invalid request: {error.errors()[0]['msg']}"}
         except LabError as error:
-            return {"error": str(error)}
+            return {"error": in_words(error)}
         except Exception as error:  # noqa: BLE001 - called with arbitrary JSON
             _log.exception("server function failed", extra={"function": name})
             return {"error": message_for(error)}

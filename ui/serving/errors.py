@@ -2,13 +2,22 @@
 
 import functools
 import html
+import re
 from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
 
+from core.runs.names import readable_name
 from core.storage.error_messages import bounded
 from core.storage.errors import LabError
+
+_RUN = re.compile("(^)?run='([^']*)'")
+
+
+def in_words(error: LabError | str) -> str:
+    """Return a message for a visitor of the page, who knows runs by their names rather than as ``run='NAME'``."""
+    return _RUN.sub(lambda found: f"{'T' if found[1] == '' else 't'}he run “{readable_name(found[2])}”", str(error))
 
 
 def escaped(error: LabError | str) -> str:

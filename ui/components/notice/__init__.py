@@ -6,6 +6,7 @@ import gradio as gr
 
 from core.storage.errors import UnavailableError
 from ui.components.component import component
+from ui.serving.errors import in_words
 
 NO_RUN = {"text": "No run yet. Train one on the Train tab first."}
 
@@ -18,5 +19,5 @@ def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
 def problem(message: object) -> dict[str, Any]:
     """Return an error message as the component's value; one about what a run does not have is no error, but gray."""
     if isinstance(message, UnavailableError):
-        return {"text": str(message)}
-    return {"text": str(message), "problem": True}
+        return {"text": in_words(message)}
+    return {"text": in_words(str(message)), "problem": True}
