@@ -111,8 +111,7 @@ def test_every_function_treats_another_visitors_run_as_missing(runs: Runs, tiny)
     assert tried == {"feed", "snapshot", "actions", "stop", "resume", "rename", "share", "delete"}
     for function in tried:
         answers = [getattr(ben, function)(run=run, **rest.get(function, {})) for run in (name, missing)]
-        assert answers[0] == {"error": f"run={name!r}: there is no such run"}
-        assert answers[1] == {"error": f"run={missing!r}: there is no such run"}
+        assert answers == [{"error": f"The run “tiny-{number}”: there is no such run"} for number in (2, 3)]
     assert [each["id"] for each in ben.list_runs()["runs"]] == [SHIPPED]
     assert RunFolder(runs.root, name).exists()
 

@@ -117,5 +117,5 @@ def _size(parameters: int) -> str:
 
 
 def family_of(preset: Preset) -> str:
-    """Return the family that lists a preset: that of its task; a shipped one with pairs, not the visitor's, is its own."""
+    """Return the family that lists a preset: that of its task; a shipped one with pairs of its own has its own."""
     return preset.name if preset.task.family == "own-pairs" else preset.task.family
