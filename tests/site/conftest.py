@@ -15,7 +15,8 @@ from tests.browser.conftest import reload
 
 __all__ = ["reload"]
 expect.set_options(timeout=30_000)  # the cores are busy with other tests
-PRESETS = ("tiny", "digits-reversal-fast", "deduplicate-digits", "digits-reversal-decoder-only", "addition")
+COMPARED = ("tiny", "digits-reversal-fast", "deduplicate-digits", "digits-reversal-decoder-only", "addition")
+PRESETS = (*COMPARED, "plurals")  # which has dropout, and a browser draws other numbers than PyTorch
 NEEDED = "pip install -c requirements-extras.txt -e '.[onnx]'"
 
 

@@ -17,7 +17,7 @@ from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID, until_eos
 from core.training.loop import StepEvent, train
 from tests.browser.chromium import CHROMIUM
-from tests.site.conftest import PRESETS
+from tests.site.conftest import COMPARED
 from ui.components.lesson import live_figures
 
 pytestmark = [
@@ -38,7 +38,7 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", COMPARED)
 def test_first_losses_are_those_of_the_loop(page, name):
     found = page.evaluate(
         """async ([name, updates]) => {

@@ -87,6 +87,16 @@ def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requ
     }
 
 
+def test_words_that_do_not_exist_get_a_plural(page):
+    """The letters of words that were typed, of a preset with pairs; half a minute of training on a quiet machine."""
+    page.locator("#preset-picker .family").select_option(label="Plurals")
+    train(page, "plurals")
+    open_tab(page, "Decode")
+    for word, plural in (("Blorf", "blorves"), ("glarty", "glarties"), ("box", "boxes")):
+        decode(page, word)
+        expect(page.locator("#answer .output .tile")).to_have_text(list(plural))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_five_seeds_learn_to_reverse(new_visitor, address, requests, seed):
     """Times are printed, with -s, and depend on the machine; accuracy and size do not."""
