@@ -9,7 +9,6 @@ import logging
 import re
 import secrets
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -23,6 +22,7 @@ from core.config import NAME_PATTERN
 from core.server.limits import Limits
 from core.server.networks import site_of
 from core.server.nicknames import look_alike, validate_nickname
+from core.server.steady_time import steady_time
 from core.storage.atomic import write_atomically
 from core.storage.error_messages import explain_error
 from core.storage.errors import LabError
@@ -183,7 +183,7 @@ class Classes:
         folder: Path,
         limits: Limits,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
         on_left: Callable[[str, str], None] = lambda owner, pool: None,
     ) -> None:
         self._folder, self._limits, self._clock, self._on_left = folder, limits, clock, on_left

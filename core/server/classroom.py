@@ -1,6 +1,5 @@
 """What a visitor may do with classes, as a teacher or as a student: a teacher reads the runs of their class only."""
 
-import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from core.runs import RunError, RunQuality
 from core.server.classes import Class, ClassError, Handout, LessonProgress, Student
 from core.server.registry import Runs
+from core.server.steady_time import steady_time
 
 BY_TEACHER = "stopped and saved by the teacher of the class; press Resume to continue"
 AWAY_SECONDS = 90.0  # since the student's page last asked: browsers let a hidden page ask once a minute
@@ -184,7 +184,7 @@ class Classroom:
             number=student.number,
             nickname=student.nickname,
             runs=tuple(runs),
-            help_seconds=None if student.help_since is None else max(0.0, time.time() - student.help_since),
+            help_seconds=None if student.help_since is None else max(0.0, steady_time() - student.help_since),
             is_away=self._classes.seconds_away(student.owner) > AWAY_SECONDS,
             lesson=self._classes.lesson_of(student.owner),
             num_active=sum(live.owner == student.owner and live.pool == pool for live in self._runs.active()),

@@ -2,13 +2,13 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from functools import partial
 
 from core.server.limits import MEGABYTE
 from core.server.live import LiveRun
 from core.server.registry import Runs
+from core.server.steady_time import steady_time
 from core.storage.errors import LabError
 
 SECONDS_BETWEEN = 20.0
@@ -73,7 +73,7 @@ class Cleanup:
 
     def _to_delete(self) -> list[str]:
         """Return the runs that are too old, and then the least recently used ones until the disk limit is met."""
-        limits, now = self._limits, time.time()
+        limits, now = self._limits, steady_time()
         if limits.max_disk_mb is None and limits.keep_hours is None and limits.keep_shared_hours is None:
             return []
         listings = self._runs.listings()

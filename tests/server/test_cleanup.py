@@ -144,3 +144,14 @@ def test_one_failed_deletion_does_not_stop_the_cleanup(make_runs, tiny, root, mo
     monkeypatch.setattr(Runs, "delete", delete)
     tidied(runs)
     assert list(runs) == ["first"]
+
+
+def test_a_clock_that_is_set_forward_by_a_day_deletes_no_run_and_ends_no_class(make_runs, tiny, root, monkeypatch):
+    runs = make_runs(keep_hours=24)
+    kept(root, tiny, "young", hours=1)
+    taught = runs.classes.open("0" * 64, "192.0.2.7")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 24 * 3600)
+    tidied(runs)
+    assert list(runs) == ["young"]
+    assert runs.classes.taught_by("0" * 64) == taught
