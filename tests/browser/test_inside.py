@@ -209,8 +209,10 @@ def test_any_token_of_the_table_of_steps_asks_why(empty_page: Page, address: str
     expect(why.locator(".say")).to_contain_text(re.compile(r"^Why 2, not 4\?"))
     expect(why.locator(".foil")).to_have_value("4")
     expect(why.locator(".say")).to_be_in_viewport()
+    page.evaluate("scrollTo(0, 0)")  # where the tab is left, and would open again
     open_tab(page, "Decode")
     page.locator("#answer").get_by_role("button", name="Why 8?", exact=True).first.click()
     expect(why.locator(".say")).to_contain_text(re.compile(r"^Why 8\?"))
+    expect(why.locator(".say")).to_be_in_viewport()
     expect(why.locator(".foil")).to_have_value("")
     expect(why.get_by_role("radio", name="8", exact=True)).to_be_checked()

@@ -64,8 +64,20 @@ export const openHead = heads.send;
 /** Call a function with every view to open, including an earlier pending request. */
 export const onHeadOpened = heads.listen;
 
+let destination = null; // where the tab that opens is to be scrolled to, rather than to where it was left
+
 /** Ask on that tab why the last decode produced a token: { step, foil }; foil is the token that it might have been, or null. */
-export const askWhy = questions.send;
+export function askWhy(question) {
+  destination = "#why";
+  questions.send(question);
+}
+
+/** The selector of what the tab that opens is to show, once; null if nothing was asked for. */
+export function takeDestination() {
+  const taken = destination;
+  destination = null;
+  return taken;
+}
 
 /** Call a function with every question, including an earlier pending one. */
 export const onWhyAsked = questions.listen;

@@ -3,7 +3,7 @@
 
 import { onReturn, patchAddress, pushTab, readAddress } from "./address.js";
 import { keepDrafts } from "./drafts.js";
-import { openTab } from "./navigation.js";
+import { openTab, takeDestination } from "./navigation.js";
 
 let wanted = readAddress().get("tab"); // the tab that the address names, until it is open
 
@@ -24,10 +24,12 @@ function keepTab() {
 const LONGEST_TERM = 30; // characters of a word of the glossary
 const scrolls = new Map(); // tab → how far it was scrolled when it was left
 
-/** Scroll to where the tab was left. */
+/** Scroll to what was asked for on the tab, or to where it was left. */
 function restoreScroll(tab) {
   const top = scrolls.get(tab) ?? 0;
-  requestAnimationFrame(() => scrollTo({ top, behavior: "instant" }));
+  const destination = takeDestination();
+  const asked = destination && document.querySelector(destination);
+  requestAnimationFrame(() => (asked ? asked.scrollIntoView() : scrollTo({ top, behavior: "instant" })));
 }
 
 let retry = 0;

@@ -27,6 +27,7 @@ export function mount({ element, props, server, watch }) {
   const selected = { step: 0, method: "tokens", foil: null, position: null, replacement: null };
   let key = ""; // of the shown or requested explanation
   let shown = null; // the server's answer
+  let isAsked = false; // from another tab; the answer is then scrolled to
   const nameOf = (token) => tokenNamer(props.value?.subwords)(token);
   const quoted = (token) => "“" + nameOf(token) + "”";
 
@@ -167,7 +168,10 @@ export function mount({ element, props, server, watch }) {
     const patch = method === "patching" && selected.position !== null ? { position: selected.position, replacement: selected.replacement } : {};
     const request = { run, source, tokens, ...interventions, method, step, foil, ...patch };
     const wanted = JSON.stringify([request, value.step]);
-    if (wanted === key) return 300;
+    if (wanted === key) {
+      isAsked = false;
+      return 300;
+    }
     key = wanted;
     part("result").setAttribute("aria-busy", "true");
     const answer = await callServer(server, "why", request, WAIT_SECONDS);
@@ -182,6 +186,8 @@ export function mount({ element, props, server, watch }) {
       return 1000;
     }
     shown = answer;
+    if (isAsked) element.scrollIntoView(); // the page has moved meanwhile
+    isAsked = false;
     if (answer.foil) selected.foil = answer.foil; // the piece of a typed word
     key = JSON.stringify([{ ...request, foil: selected.foil }, value.step]);
     draw();
@@ -195,8 +201,9 @@ export function mount({ element, props, server, watch }) {
   });
   const refreshNow = pollWhileVisible(element, refresh);
   onWhyAsked(({ step, foil }) => {
+    isAsked = true;
     change({ step, foil, method: "tokens", position: null, replacement: null });
-    element.scrollIntoView({ block: "start" });
+    element.scrollIntoView();
   });
   onAppearanceChange(element, draw);
   show();
