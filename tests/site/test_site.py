@@ -37,11 +37,11 @@ def choose(page: Page, preset: str) -> None:
     page.locator(f"#preset-picker input[value={preset}]").check(force=True)
 
 
-def train(page: Page, preset: str = "tiny") -> None:
+def train(page: Page, preset: str = "tiny", *, minutes: float = 3) -> None:
     choose(page, preset)
     page.locator("#train").click()
     expect(page.locator("#run-bar .title")).to_have_text(re.compile(rf"{preset} \d+"), timeout=MINUTE)
-    expect(page.locator("#run-bar .status")).to_contain_text("finished", timeout=3 * MINUTE)
+    expect(page.locator("#run-bar .status")).to_contain_text("finished", timeout=minutes * MINUTE)
 
 
 def decode(page: Page, text: str) -> None:
@@ -90,7 +90,7 @@ def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requ
 def test_words_that_do_not_exist_get_a_plural(page):
     """The letters of words that were typed, of a preset with pairs; half a minute of training on a quiet machine."""
     page.locator("#preset-picker .family").select_option(label="Plurals")
-    train(page, "plurals")
+    train(page, "plurals", minutes=10)
     open_tab(page, "Decode")
     for word, plural in (("Blorf", "blorves"), ("glarty", "glarties"), ("box", "boxes")):
         decode(page, word)
