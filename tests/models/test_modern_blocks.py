@@ -188,6 +188,7 @@ def test_its_graph_computes_the_same(modern):
         assert_close(found["logits"], model(pairs.src, pairs.tgt_in), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not all(map(is_installed, ONNX)), reason="pip install -c requirements-extras.txt -e '.[onnx]'")
 def test_it_is_exported_to_onnx_which_decodes_the_same(modern, tmp_path):
     lab.train(modern, name="mine", root=tmp_path)
