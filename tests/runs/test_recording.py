@@ -12,7 +12,7 @@ from core.runs.training_state import clone_weights, load_state
 from core.storage.tensor_file import load_weights
 from core.teaching.bugs import new_state
 from core.training.history import History
-from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
+from core.training.loop import EvaluationEvent, train
 from tests.support.run_helpers import read_rows
 from tests.support.trainings import assert_ends_alike, snapshots_of, train_run, weights_by_step_of
 
@@ -147,27 +147,6 @@ def test_a_run_killed_before_its_first_save_starts_over(folder, straight):
     assert not folder.last.exists()
     assert train_run(folder).status == "finished"
     assert_ends_alike(folder, straight)
-
-
-def test_a_loop_gets_every_event_to_the_end(folder):
-    seen = []
-    train_run(folder, on_event=seen.append)
-    assert [type(event) for event in seen].count(StepEvent) == 8
-    assert seen[-1] == EndEvent(8, "finished")
-    assert [type(event) for event in seen].count(EvaluationEvent) == 3
-
-
-@pytest.mark.parametrize("at", [0, 3])
-def test_an_exception_leaves_the_run_marked_failed_and_is_raised(folder, at):
-    def explode(event) -> None:
-        if event.step == at:
-            raise MemoryError("no room")
-
-    with pytest.raises(MemoryError, match="no room"):
-        train_run(folder, on_event=explode)
-    info = folder.read_info()
-    assert (info.status, info.message) == ("failed", "MemoryError: no room")
-    assert train_run(folder).status == "finished"
 
 
 def test_a_diverged_run_fails_with_the_step_in_its_message(folder, monkeypatch):
