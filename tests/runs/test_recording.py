@@ -165,12 +165,6 @@ def test_metrics_are_flushed_during_training(folder, monkeypatch):
     assert folder.read_info().status == "finished"
 
 
-def test_status_is_training_until_the_end(folder):
-    statuses = set()
-    train_run(folder, on_event=lambda event: statuses.add(folder.read_info().status) if event.step < 8 else None)
-    assert statuses == {"training"}
-
-
 def test_cloned_weights_do_not_change_with_training(tiny):
     state = new_state(tiny)
     copy = clone_weights(state.model)
