@@ -34,7 +34,8 @@ def lab(lab, monkeypatch):
 @pytest.fixture
 def file(tmp_path, tiny):
     """Return a function that writes ``s.yaml``, a sweep of ``small.yaml``, and returns its path."""
-    (tmp_path / "small.yaml").write_text(preset_to_yaml(tiny))
+    short = tiny.with_changes({"training.steps": 4, "training.validation_sequences": 4})
+    (tmp_path / "small.yaml").write_text(preset_to_yaml(short))
 
     def write(text: str = AXES, seeds: int = 2) -> str:
         (tmp_path / "s.yaml").write_text(f"preset: small.yaml\nseeds: {seeds}\n{text}")

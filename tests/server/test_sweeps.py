@@ -29,7 +29,10 @@ def runs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
 
 
 def begin(runs: Runs, tiny, *, jobs: int = 2, **fields) -> SweepFile:
-    file = SweepFile(sweep=make_sweep(axes={"model.d_model": [16, 32]}, **fields), base=tiny)
+    file = SweepFile(
+        sweep=make_sweep(axes={"model.d_model": [16, 32]}, **fields),
+        base=tiny.with_changes({"training.steps": 4, "training.validation_sequences": 4}),
+    )
     runs.sweeps.start(file, jobs=jobs, pairs=None)
     return file
 
