@@ -18,10 +18,10 @@ def client(address: str) -> Client:
 
 @pytest.fixture
 def few_inputs(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports and comparisons measure 200 inputs."""
-    monkeypatch.setattr("ui.api.SEQUENCES", 200)
-    monkeypatch.setattr("ui.tabs.compare.SEQUENCES", 200)
-    monkeypatch.setattr("ui.tabs.compare.INPUTS_PER_LENGTH", 20)
+    """Reports and comparisons measure 100 inputs."""
+    monkeypatch.setattr("ui.api.SEQUENCES", 100)
+    monkeypatch.setattr("ui.tabs.compare.SEQUENCES", 100)
+    monkeypatch.setattr("ui.tabs.compare.INPUTS_PER_LENGTH", 10)
 
 
 def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, few_inputs: None):
