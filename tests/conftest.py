@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,10 +138,17 @@ def runs(make_runs: Callable[..., Runs]) -> Runs:
     return make_runs()
 
 
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Path:
+    """The folder of a finished run, ``done``; tests get a copy of it from ``trained``."""
+    folder = RunFolder.create(tmp_path_factory.mktemp("finished"), tiny, name="done")
+    train_run(folder)
+    return folder.path
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory, finished: Path) -> Path:
     """A folder with one finished run, ``done``."""
     root = tmp_path_factory.mktemp("trained")
-    folder = RunFolder.create(root, tiny, name="done")
-    train_run(folder)
+    shutil.copytree(finished, root / "done")
     return root

@@ -251,11 +251,6 @@ def test_estimate_compares_with_real_trainings_of_all_short_presets(short_preset
         assert result["ratio"] == pytest.approx(result["midpoint"] / result["actual"])
 
 
-def test_estimate_trains_the_presets_that_are_named(short_presets, capsys):
-    (result,) = run_bench(capsys, "estimate", "--presets", "tiny")["presets"]
-    assert result["preset"] == "tiny"
-
-
 def test_estimate_refuses_a_preset_whose_package_is_missing(short_presets, monkeypatch, capsys):
     set_constants(monkeypatch, estimate, missing_package=lambda preset: "needs the package p: pip install p")
     assert main(["bench", "estimate", "--presets", "tiny"]) == 2

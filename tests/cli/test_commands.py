@@ -14,7 +14,7 @@ from core.cli import report
 from core.config import preset_to_yaml
 from core.config.listing import listed_presets
 from core.evaluation.accuracy import evaluate
-from core.runs import RunFolder, RunInfo
+from core.runs import RunFolder
 from core.runs.estimate import TrainingTime
 from core.runs.load import load_run
 from core.tasks import fixed_pairs
@@ -64,14 +64,6 @@ def test_train_reads_a_preset_file(lab, tiny, tmp_path):
     assert last_json(output)["steps"] == 8
 
 
-def test_equal_seeds_give_equal_losses(lab):
-    result = [
-        last_json(lab("train", "--preset", "tiny", "--seed", seed, *QUICK, *SMALL, "--json")[1]) for seed in "334"
-    ]
-    losses = [figures["loss"] for figures in result]
-    assert losses[0] == losses[1] != losses[2]
-
-
 def test_a_diverged_training_ends_with_exit_code_one(lab, monkeypatch):
     monkeypatch.setattr("core.training.loop.clip_gradients", lambda parameters, max_norm: float("nan"))
     code, output, errors = lab("train", "--preset", "tiny", "--run", "a", *QUICK, *SMALL, "--json")
@@ -112,17 +104,6 @@ def test_ctrl_c_saves_the_run_and_resume_is_bit_exact(lab, root, monkeypatch):
     assert sorted((root / "a/metrics.jsonl").read_text().splitlines()) == sorted(
         (root / "b/metrics.jsonl").read_text().splitlines()
     )
-
-
-def test_resume_of_a_finished_run_is_refused(trained, capsys):
-    assert main(["--checkpoints", str(trained), "resume", "--run", "done"]) == 2
-    hint = "resume --set training.steps=N extends it to N"
-    assert capsys.readouterr().err == f"error: run='done' has finished all its 8 steps; {hint}\n"
-
-
-def test_resume_of_a_shipped_run_is_refused(lab, root, tiny):
-    RunFolder.create(root, tiny, name="gift").write_info(RunInfo(status="stopped", shipped=True))
-    assert lab("resume", "--run", "gift")[0] == 2
 
 
 # --- evaluate, decode, presets ----------------------------------------------------------------------------------

@@ -60,9 +60,7 @@ def test_presets_are_listed_without_torch():
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("train", "--preset", "nothing"),
         ("train", "--preset", "tiny", "--set", "training.stepz=5"),
-        ("train", "--preset", "tiny", "--bogus"),
         ("bench", "solve", "--preset", "nothing"),
     ],
     ids=" ".join,

@@ -99,24 +99,6 @@ def test_a_training_that_another_process_stopped_does_not_end_with_success(lab, 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["train", "--preset", "nothing"], "preset='nothing' is not one of"),
-        (["train", "--preset", "tiny", "--set", "training.stepz=5"], "training.stepz is not a known key"),
-        (["evaluate", "--run", "nobody"], "run='nobody': there is no such run"),
-        (["resume", "--run", "nobody"], "run='nobody': there is no such run"),
-    ],
-)
-def test_an_error_is_printed_as_json_too(lab, arguments, message):
-    code, output, errors = lab(*arguments, "--json")
-    assert code == 2
-    (text,) = json.loads(output).values()
-    assert json.loads(output).keys() == {"error"}
-    assert text.startswith(message)
-    assert errors == f"error: {text}\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
         (["train"], "the following arguments are required: --preset"),
         (["evaluate", "--run", "a", "--sequences", "many"], "argument --sequences: invalid int value: 'many'"),
         (["bench", "paint"], "argument SUBJECT: invalid choice: 'paint'"),

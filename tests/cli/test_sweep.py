@@ -13,7 +13,8 @@ from core.reports.sweep_figure import sweep_figure
 from core.runs import RunFolder
 from core.runs.sweeps.folder import SweepFolder
 from core.runs.sweeps.table import sweep_table
-from tests.runs.sweeps.conftest import ThreadProcess
+from core.training.memory import training_memory
+from tests.runs.sweeps.conftest import train_in_threads
 from tests.support.command_output import last_json
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/modern_blocks.py"
@@ -25,7 +26,7 @@ SEARCH = "search: tpe\ntrials: 2\naxes:\n  training.learning_rate: {low: 0.001, 
 @pytest.fixture
 def lab(lab, monkeypatch):
     """Run a command, with threads in place of processes."""
-    monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", ThreadProcess)
+    train_in_threads(monkeypatch)
     monkeypatch.setattr("core.cli.sweep.usable_cores", lambda: 2)
     return lab
 
@@ -33,7 +34,8 @@ def lab(lab, monkeypatch):
 @pytest.fixture
 def file(tmp_path, tiny):
     """Return a function that writes ``s.yaml``, a sweep of ``small.yaml``, and returns its path."""
-    (tmp_path / "small.yaml").write_text(preset_to_yaml(tiny))
+    short = tiny.with_changes({"training.steps": 4, "training.validation_sequences": 4})
+    (tmp_path / "small.yaml").write_text(preset_to_yaml(short))
 
     def write(text: str = AXES, seeds: int = 2) -> str:
         (tmp_path / "s.yaml").write_text(f"preset: small.yaml\nseeds: {seeds}\n{text}")
@@ -151,10 +153,10 @@ def test_a_stopped_sweep_goes_on_where_it_was(lab, file, monkeypatch, number, co
 
 
 def test_more_seeds_need_extend(lab, file):
-    lab("sweep", file())
-    code, _, errors = lab("sweep", file(seeds=3))
+    lab("sweep", file(seeds=1))
+    code, _, errors = lab("sweep", file(seeds=2))
     assert (code, "pass --extend" in errors) == (2, True)
-    assert last_json(lab("sweep", file(seeds=3), "--extend", "--json")[1])["done"] == 2
+    assert last_json(lab("sweep", file(seeds=2), "--extend", "--json")[1])["done"] == 2
 
 
 @pytest.mark.parametrize("pruning", ["none", "halving"])
@@ -224,6 +226,7 @@ def test_a_machine_without_room_refuses_a_sweep(lab, file, root, monkeypatch):
     assert "MB of disk space; 10 MB are free in checkpoints/" in errors
     with monkeypatch.context() as context:
         context.setattr("core.runs.sweeps.checks.machine_memory", lambda: 400_000_000)
+        context.setattr("core.runs.sweeps.checks.training_memory", training_memory)
         errors = lab("sweep", file())[2]
     assert "a run needs about" in errors
     assert "this machine has 60 MB for the runs of a sweep" in errors

@@ -14,8 +14,12 @@ from core.tasks import build_task
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model.norm": "pre"},
-        {"model.positions": "rope", "model.attention": "window", "model.attention_window": 2},
+        {
+            "model.norm": "pre",
+            "model.positions": "rope",
+            "model.attention": "window",
+            "model.attention_window": 2,
+        },
         {"model.family": "decoder-only", "model.num_layers": 2, "model.positions": "alibi"},
     ],
     ids=str,

@@ -77,7 +77,10 @@ def losses_of_the_graph(preset, updates, runner):
             "model.family": "decoder-only",
             "model.num_layers": 1,
         },
-        {"training.optimizer": "adam-by-hand", "model.family": "encoder-only", "model.num_layers": 1},
+        pytest.param(
+            {"training.optimizer": "adam-by-hand", "model.family": "encoder-only", "model.num_layers": 1},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=str,
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from core.__main__ import main
-from core.config import Preset, load_preset, preset_names
+from core.config import Preset
 from core.interpret.shape_trace import TensorTrace, trace_shapes
 from core.models import parameters_of
 from core.tasks import build_task
@@ -50,17 +50,25 @@ def test_the_steps_of_a_recurrent_decoder_are_counted(tiny_gru):
     assert (attention.block, attention.layer) == ("cross", 1)
 
 
-def test_the_trace_of_every_preset_contains_all_its_parameters(tiny):
-    distinct = {(preset.model, preset.task.family): preset for preset in map(load_preset, preset_names())}
-    for (_, family), preset in distinct.items():
-        if family == "pronunciations":  # a dictionary that takes seconds to read
-            preset = preset.model_copy(update={"task": tiny.task})
-        parts = {
-            each.name: each.parameters
-            for each in trace_shapes(preset)
-            if each.depth == 0 or (each.depth == 1 and each.kind.endswith("Layer"))
-        }
-        assert sum(parts.values()) == parameters_of(preset.model, build_task(preset.task)), preset.name
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"model.positions": "vo-rope", "model.tie_embeddings": "all"},
+        {"model.family": "decoder-only", "model.norm": "pre"},
+        {"model.family": "encoder-only", "model.positions": "learned"},
+        {"model.family": "gru", "model.cell": "lstm"},
+    ],
+    ids=str,
+)
+def test_the_trace_contains_all_parameters(tiny, changes):
+    preset = tiny.with_changes(changes)
+    parts = {
+        each.name: each.parameters
+        for each in trace_shapes(preset)
+        if each.depth == 0 or (each.depth == 1 and each.kind.endswith("Layer"))
+    }
+    assert sum(parts.values()) == parameters_of(preset.model, build_task(preset.task))
 
 
 def test_describe_prints_the_trace(capsys):

@@ -162,6 +162,7 @@ def test_a_run_in_training_is_reported_on_as_it_is_then(runs, tiny):
     assert re.search(r"Training is not finished: [\d,]+ of 100,000 steps are done\.\n", report.markdown)
 
 
+@pytest.mark.parametrize("written", ["tiny"], indirect=True)
 def test_reports_of_the_same_weights_are_the_same(reported, root):
     report, _ = reported
     assert write_report(Runs(root)["short"], sequences=50).markdown == report.markdown

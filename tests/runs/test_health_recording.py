@@ -25,7 +25,7 @@ FAMILIES = {
 }
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=FAMILIES, scope="module")
 def preset(request, tiny, tiny_gru):
     base = tiny_gru if request.param == "gru" else tiny
     return base.with_changes({"training.steps": 8, "training.evaluate_every": 4} | FAMILIES[request.param])
@@ -35,11 +35,17 @@ def snapshots_of(folder: RunFolder) -> list[Snapshot]:
     return Replay.load(folder.replay_file, folder.read_preset().training.evaluate_every).snapshots()
 
 
-def test_every_snapshot_has_the_figures_of_its_step(root, preset):
-    folder = RunFolder.create(root, preset, name="a")
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory, preset) -> list[Snapshot]:
+    """What a run that never stopped records."""
+    folder = RunFolder.create(tmp_path_factory.mktemp("straight"), preset, name="straight")
     train_run(folder)
-    course = [each.health for each in snapshots_of(folder)]
-    assert [each.step for each in snapshots_of(folder)] == [0, 4, 8]
+    return snapshots_of(folder)
+
+
+def test_every_snapshot_has_the_figures_of_its_step(preset, straight):
+    course = [each.health for each in straight]
+    assert [each.step for each in straight] == [0, 4, 8]
     assert course[0].gradient_norm is course[0].update_size is None  # no update was made yet
     assert course[0].heads.change == {}
     state = new_state(preset)
@@ -57,13 +63,12 @@ def test_every_snapshot_has_the_figures_of_its_step(root, preset):
 
 
 @pytest.mark.parametrize("stop", [3, 4, 6])
-def test_a_resumed_run_records_what_one_that_never_stopped_records(root, preset, stop):
+def test_a_resumed_run_records_what_one_that_never_stopped_records(root, preset, straight, stop):
     """Step 4 stops between the update and its snapshot: gradients and weights before the update are gone."""
-    straight, stopped = (RunFolder.create(root, preset, name=name) for name in ("straight", "stopped"))
-    train_run(straight)
+    stopped = RunFolder.create(root, preset, name="stopped")
     train_run(stopped, stop_after=stop)
     train_run(stopped)
-    assert snapshots_of(stopped) == snapshots_of(straight)
+    assert snapshots_of(stopped) == straight
     assert all(each.health.update_size for each in snapshots_of(stopped)[1:])
 
 

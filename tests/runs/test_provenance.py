@@ -102,17 +102,6 @@ def test_every_export_has_the_provenance_of_its_weights(run, root, tmp_path, way
     assert imported.read_info().model_dump(mode="json")["provenance"] == sessions
 
 
-def test_an_onnx_model_has_the_provenance_of_its_weights(run, tmp_path):
-    onnx = pytest.importorskip("onnx", reason="pip install -c requirements-extras.txt -e '.[onnx]'")
-    pytest.importorskip("onnxscript", reason="pip install -c requirements-extras.txt -e '.[onnx]'")
-    out = tmp_path / "x.onnx"
-    assert main(["--checkpoints", str(run.path.parent), "export", "--run", "a", "--out", str(out)]) == 0
-    facts = {each.key: each.value for each in onnx.load(out).metadata_props}
-    assert json.loads(facts["provenance"]) == read_tensors(run.best)[1]["provenance"]
-    assert main(["export", "--run", SHIPPED, "--out", str(tmp_path / "shipped.onnx")]) == 0
-    assert "provenance" not in {each.key for each in onnx.load(tmp_path / "shipped.onnx").metadata_props}
-
-
 def test_the_card_of_an_older_run_says_that_it_was_not_recorded():
     folder = RunFolder(DEFAULT_ROOT, SHIPPED)
     assert folder.read_info().provenance == ()

@@ -12,7 +12,7 @@ from core.runs.training_state import clone_weights, load_state
 from core.storage.tensor_file import load_weights
 from core.teaching.bugs import new_state
 from core.training.history import History
-from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
+from core.training.loop import EvaluationEvent, train
 from tests.support.run_helpers import read_rows
 from tests.support.trainings import assert_ends_alike, snapshots_of, train_run, weights_by_step_of
 
@@ -149,27 +149,6 @@ def test_a_run_killed_before_its_first_save_starts_over(folder, straight):
     assert_ends_alike(folder, straight)
 
 
-def test_a_loop_gets_every_event_to_the_end(folder):
-    seen = []
-    train_run(folder, on_event=seen.append)
-    assert [type(event) for event in seen].count(StepEvent) == 8
-    assert seen[-1] == EndEvent(8, "finished")
-    assert [type(event) for event in seen].count(EvaluationEvent) == 3
-
-
-@pytest.mark.parametrize("at", [0, 3])
-def test_an_exception_leaves_the_run_marked_failed_and_is_raised(folder, at):
-    def explode(event) -> None:
-        if event.step == at:
-            raise MemoryError("no room")
-
-    with pytest.raises(MemoryError, match="no room"):
-        train_run(folder, on_event=explode)
-    info = folder.read_info()
-    assert (info.status, info.message) == ("failed", "MemoryError: no room")
-    assert train_run(folder).status == "finished"
-
-
 def test_a_diverged_run_fails_with_the_step_in_its_message(folder, monkeypatch):
     monkeypatch.setattr("core.training.loop.clip_gradients", lambda parameters, max_norm: float("nan"))
     info = train_run(folder)
@@ -184,12 +163,6 @@ def test_metrics_are_flushed_during_training(folder, monkeypatch):
     train_run(folder, on_event=lambda event: counts.append(len(read_rows(folder.metrics))))
     assert counts[3:5] == [4, 5]
     assert folder.read_info().status == "finished"
-
-
-def test_status_is_training_until_the_end(folder):
-    statuses = set()
-    train_run(folder, on_event=lambda event: statuses.add(folder.read_info().status) if event.step < 8 else None)
-    assert statuses == {"training"}
 
 
 def test_cloned_weights_do_not_change_with_training(tiny):

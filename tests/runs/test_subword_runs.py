@@ -120,24 +120,13 @@ def test_files_with_missing_or_other_tokenizers_are_refused(trained: RunFolder, 
     assert not any(tmp_path.iterdir())
 
 
-def test_onnx_carries_sentencepieces_own_files(trained: RunFolder, tmp_path: Path):
+def test_onnx_carries_sentencepieces_own_files_and_the_provenance_of_the_weights(trained: RunFolder, tmp_path: Path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxscript")
-    assert (
-        main(
-            [
-                "--checkpoints",
-                str(trained.path.parent),
-                "export",
-                "--run",
-                trained.name,
-                "--out",
-                str(tmp_path / "a.onnx"),
-            ]
-        )
-        == 0
-    )
+    export = ["export", "--run", trained.name, "--out", str(tmp_path / "a.onnx")]
+    assert main(["--checkpoints", str(trained.path.parent), *export]) == 0
     metadata = {each.key: each.value for each in onnx.load(tmp_path / "a.onnx").metadata_props}
+    assert json.loads(metadata["provenance"]) == deserialize_file(trained.best)[1]["provenance"]
     facts = json.loads(metadata["attention-lab"])
     source, target = (
         sentencepiece.SentencePieceProcessor(model_proto=base64.b64decode(each)) for each in facts["sentencepiece"]

@@ -30,6 +30,7 @@ from core.storage.errors import InputError
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 SCHOOL = "203.0.113.7"
+SEATS = 8
 TEACHER, ANNA, BEN, STRANGER = (Visitor(owner_of(name), network=SCHOOL) for name in ("teacher", "anna", "ben", "else"))
 BRIEF = {"training.steps": 60, "training.evaluate_every": 30}
 HOSTILE = ("", " ", "a" * 31, "a\nb", "a\u202eb", "\u200b", "a\x00", "\ud800", "a\u2028b")
@@ -355,7 +356,7 @@ class School:
 @pytest.fixture
 def school(make_runs) -> School:
     """A class with Anna and Ben in it."""
-    limits = PUBLIC.model_dump() | {"max_runs": 1, "max_queued": 2, "max_active_per_visitor": 3}
+    limits = PUBLIC.model_dump() | {"max_runs": 1, "max_queued": 2, "max_active_per_visitor": 3, "max_students": SEATS}
     school = School(make_runs(**limits))
     code = school.by(TEACHER).classroom().open().code
     for visitor, name in ((ANNA, "Anna"), (BEN, "Ben")):
@@ -445,7 +446,7 @@ def test_a_student_who_comes_and_goes_leaves_nothing_in_the_queue(school: School
     """The attack: join with an invented cookie, start two long runs, leave, and again, until the class is full."""
     long = tiny.with_changes(LONG_TRAINING)
     code, fakes = school.by(TEACHER).classroom().taught.code, []
-    for number in range(PUBLIC.max_students + 2):
+    for number in range(SEATS + 2):
         invented = Visitor(owner_of(f"invented{number}"), network=SCHOOL)
         school.by(invented).classroom().join(code, "X")
         fakes += [school.by(invented).start(long) for _ in range(ACTIVE_PER_STUDENT)]

@@ -123,14 +123,14 @@ def test_a_preset_that_cannot_be_measured_does_not_keep_others_from_it(service, 
 
 
 def test_a_pause_holds_measurements_back_until_it_ends(service, measurements, tiny):
-    service.pause(seconds=0.3)
+    service.pause(seconds=0.1)
     started = time.monotonic()
     assert service.wait(tiny, seconds=20) == MEASURED
-    assert time.monotonic() - started >= 0.3
+    assert time.monotonic() - started >= 0.1
 
 
 def test_a_measurement_is_paused_only_so_long(service, measurements, monkeypatch, tiny):
-    monkeypatch.setattr(estimates, "MAX_PAUSE", 0.2)
+    monkeypatch.setattr(estimates, "MAX_PAUSE", 0.05)
     service.pause(seconds=1000)
     assert service.wait(tiny, seconds=20) == MEASURED
 
@@ -145,7 +145,7 @@ def test_closing_ends_a_pause(service, measurements, tiny):
 def test_a_new_run_pauses_the_measurements(make_runs, tiny):
     runs = make_runs()
     runs.start(tiny)
-    assert runs.estimates.wait(named(tiny, "other"), seconds=0.5) == "pending"
+    assert runs.estimates.wait(named(tiny, "other"), seconds=0.2) == "pending"
 
 
 def test_runs_in_training_extend_the_range_up_to_those_that_train_at_the_same_time(service, training, tiny):
@@ -193,7 +193,8 @@ def test_runs_measure_for_real_and_close_the_thread(make_runs, tiny):
     assert not thread.is_alive()
 
 
-def test_a_list_waits_for_a_real_training(make_runs, measurements, tiny):
+def test_a_list_waits_for_a_real_training(make_runs, measurements, tiny, monkeypatch):
+    monkeypatch.setattr("core.server.registry.PAUSE_AFTER_START", 0.0)
     runs = make_runs()
     name = runs.start(tiny.with_changes(LONG_TRAINING))
     wait_for_status(runs, name, "training")

@@ -6,8 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from core.server.inference_priority import MAX_TRAINING_WAIT, InferencePriority
+from core.server.inference_priority import InferencePriority
 from tests.support.run_helpers import wait_for_status
+
+MAX_TRAINING_WAIT = 0.1
+
+
+@pytest.fixture(autouse=True)
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("core.server.inference_priority.MAX_TRAINING_WAIT", MAX_TRAINING_WAIT)
 
 
 @pytest.fixture

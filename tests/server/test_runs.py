@@ -11,7 +11,7 @@ from torch.testing import assert_close
 import core.runs.training
 from core.generation import generate
 from core.interpret.inspection import inspect
-from core.runs import RunError, RunFolder, RunInfo, RunProgress
+from core.runs import RunError, RunFolder, RunProgress
 from core.runs.training_state import clone_weights, load_state
 from core.storage.tensor_file import CheckpointError, write_tensors
 from core.tasks import fixed_pairs
@@ -60,12 +60,6 @@ def test_thread_and_lock_end_with_the_run(runs, tiny, root):
     wait_for_status(runs, "a", "finished")
     wait_for(lambda: not any(thread.name == "train a" for thread in threading.enumerate()))
     RunFolder(root, "a").lock().release()
-
-
-def test_a_taken_name_is_refused(runs, tiny):
-    runs.start(tiny, name="a")
-    with pytest.raises(RunError, match="exists already"):
-        runs.start(tiny, name="a")
 
 
 def test_a_missing_run_is_named_in_the_error(runs):
@@ -244,17 +238,6 @@ def test_an_interrupted_run_can_be_resumed_by_another_process(runs, tiny, root):
     assert runs["a"].info.status == "interrupted"
     runs.resume("a")
     assert wait_for_status(runs, "a", "finished").step == 8
-
-
-def test_finished_and_shipped_runs_cannot_be_resumed(runs, tiny, root):
-    runs.start(tiny, name="done")
-    wait_for_status(runs, "done", "finished")
-    wait_for(lambda: "done" not in {thread.name.removeprefix("train ") for thread in threading.enumerate()})
-    with pytest.raises(RunError, match="has finished all its 8 steps"):
-        runs.resume("done")
-    RunFolder.create(root, tiny, name="gift").write_info(RunInfo(status="stopped", shipped=True))
-    with pytest.raises(RunError, match="is shipped with the program and cannot be resumed"):
-        runs.resume("gift")
 
 
 def test_a_training_run_cannot_be_resumed(runs, tiny):

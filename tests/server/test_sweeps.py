@@ -11,13 +11,13 @@ from core.runs.sweeps.folder import SweepError, SweepFile
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.storage.errors import UnavailableError
-from tests.runs.sweeps.conftest import Held, make_sweep
+from tests.runs.sweeps.conftest import Held, make_sweep, train_in_threads
 from tests.support.run_helpers import wait_for
 
 
 @pytest.fixture
 def runs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
-    monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", Held)
+    train_in_threads(monkeypatch, Held)
     monkeypatch.setattr("core.runs.sweeps.driver._POLL_SECONDS", 0.02)
     monkeypatch.setattr("core.server.sweeps.TABLE_SECONDS", 0.0)
     monkeypatch.setattr("core.server.sweeps.usable_cores", lambda: 2)
@@ -29,7 +29,10 @@ def runs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
 
 
 def begin(runs: Runs, tiny, *, jobs: int = 2, **fields) -> SweepFile:
-    file = SweepFile(sweep=make_sweep(**fields), base=tiny)
+    file = SweepFile(
+        sweep=make_sweep(axes={"model.d_model": [16, 32]}, **fields),
+        base=tiny.with_changes({"training.steps": 4, "training.validation_sequences": 4}),
+    )
     runs.sweeps.start(file, jobs=jobs, pairs=None)
     return file
 
@@ -43,12 +46,12 @@ def test_a_sweep_is_watched_to_its_end(runs, tiny):
     wait_for(lambda: len(runs.sweeps.training()) == 2)
     progress = runs.sweeps.progress("s")
     assert (progress.status, progress.jobs, progress.room) == ("training", 2, 2)
-    assert progress.counts | {"total": 4, "running": 1, "waiting": 3} == progress.counts
+    assert progress.counts | {"total": 2, "running": 1, "waiting": 1} == progress.counts
     with pytest.raises(SweepError, match="sweep='s' is being trained; stop it"):
         begin(runs, tiny, name="t")
     Held.release.set()
     wait_for(lambda: status(runs) == "idle")
-    assert runs.sweeps.progress("s").counts["complete"] == 4
+    assert runs.sweeps.progress("s").counts["complete"] == 2
     assert (runs.sweeps.active(), runs.sweeps.training()) == (None, [])
 
 
@@ -63,7 +66,7 @@ def test_stopping_twice_saves_what_trains_and_starting_again_continues(runs, tin
     Held.release.set()
     runs.sweeps.start(file, jobs=1, pairs=None)
     wait_for(lambda: status(runs) == "idle")
-    assert runs.sweeps.progress("s").counts["complete"] == 4
+    assert runs.sweeps.progress("s").counts["complete"] == 2
 
 
 def test_closing_the_server_saves_the_sweep(runs, tiny, root):
@@ -73,7 +76,7 @@ def test_closing_the_server_saves_the_sweep(runs, tiny, root):
     runs.close()
     assert runs.sweeps.active() is None
     assert {RunFolder(root, name).read_info().status for name in names} == {"stopped"}
-    assert Runs(root).sweeps.progress("s").counts["waiting"] == 4  # a new server finds it
+    assert Runs(root).sweeps.progress("s").counts["waiting"] == 2  # a new server finds it
 
 
 def test_the_trainings_of_the_page_go_first(runs, tiny, monkeypatch):
@@ -91,7 +94,7 @@ def test_the_trainings_of_the_page_go_first(runs, tiny, monkeypatch):
     Held.release.set()
     busy[0] = 0
     wait_for(lambda: status(runs) == "idle")
-    assert runs.sweeps.progress("s").counts["complete"] == 4
+    assert runs.sweeps.progress("s").counts["complete"] == 2
 
 
 def test_the_busy_cores_are_those_of_the_runs_that_train(runs, tiny):
@@ -112,7 +115,7 @@ def test_stopping_a_run_of_a_sweep_stops_its_trial(runs, tiny):
         runs.sweeps.stop_trial("s", "nothing")
     Held.release.set()
     wait_for(lambda: status(runs) == "idle")
-    assert runs.sweeps.progress("s").counts | {"complete": 3, "stopped": 1} == runs.sweeps.progress("s").counts
+    assert runs.sweeps.progress("s").counts | {"complete": 1, "stopped": 1} == runs.sweeps.progress("s").counts
     with pytest.raises(SweepError, match="not being trained here"):
         runs.sweeps.stop_trial("s", run.rpartition("-seed-")[0])
 
@@ -136,7 +139,7 @@ def test_an_error_of_the_driver_is_shown_and_another_sweep_can_start(runs, tiny,
     Held.release.set()
     begin(runs, tiny)
     wait_for(lambda: status(runs) == "idle")
-    assert runs.sweeps.progress("s").counts["complete"] == 4
+    assert runs.sweeps.progress("s").counts["complete"] == 2
 
 
 def test_visitors_have_no_sweeps(runs):

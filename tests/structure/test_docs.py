@@ -138,7 +138,9 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
     training = {"steps": 2, "evaluate_every": 2, "warmup_steps": 1, "validation_sequences": 4, "batch_size": 4}
     if command == "train":
         arguments += ["--seeds", "2"] if "--seeds" in arguments else []
-        return [*arguments, *[part for key, value in training.items() for part in ("--set", f"training.{key}={value}")]]
+        changes = {f"training.{key}": value for key, value in training.items()}
+        changes |= SMALLER_MODEL if "translate-en-de" in arguments else {}
+        return [*arguments, *[part for key, value in changes.items() for part in ("--set", f"{key}={value}")]]
     if command in ("evaluate", "analyze", "report"):
         return [*arguments, "--sequences", "4"]
     if command == "sweep":
@@ -148,6 +150,9 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
     if command == "perplexity":
         return [*arguments, "--order", "2"]
     return arguments
+
+
+SMALLER_MODEL = {"model.num_encoder_layers": 1, "model.num_decoder_layers": 1, "model.d_model": 32, "model.d_ff": 32}
 
 
 def shrunk_sweep(file: Path, root: Path) -> Path:

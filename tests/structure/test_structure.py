@@ -9,7 +9,9 @@ from pathlib import Path
 
 from yaml.constructor import FullConstructor, SafeConstructor
 
+from core.config.tasks import DigitsConfig
 from core.storage import bounded_yaml
+from core.tasks import TASKS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Top to bottom. A package imports only from lines below its own.
@@ -216,6 +218,11 @@ def test_paper_files_are_short_and_their_functions_take_few_arguments():
 def test_decoding_with_a_saved_run_imports_no_server_and_no_training():
     unused = ("core.server", "core.training", "core.teaching", "core.reports")
     assert not {name for name in decode_modules() if name.startswith(unused)}
+
+
+def test_no_family_of_tasks_is_imported_but_that_of_the_run():
+    families = {path.partition(":")[0] for path in TASKS.values()}
+    assert families & decode_modules() == {TASKS[DigitsConfig].partition(":")[0]}
 
 
 @cache

@@ -34,8 +34,9 @@ TRANSFORMERS = BLOCKS | {
     "post, RMSNorm": {"norm_block": "rms-norm"},
     "as in Marian": {"positions": "sinusoidal-halves", "source_bos": False, "activation": "silu"},
 }
-ENCODER_ONLY = [f"encoder-only {options}" for options in BLOCKS]
-WITH_DECODER_STREAM = [*TRANSFORMERS, *(f"decoder-only {options}" for options in BLOCKS)]
+ENCODER_ONLY = [f"encoder-only {options}" for options in ("pre, sinusoidal", "post, vo-rope")]
+DECODER_ONLY = [f"decoder-only {options}" for options in ("post, sinusoidal", "pre, rope", "post, vo-rope")]
+WITH_DECODER_STREAM = [*TRANSFORMERS, *DECODER_ONLY]
 WITH_STREAM = [*WITH_DECODER_STREAM, *ENCODER_ONLY]
 RECURRENT = ["gru", "lstm"]
 WITH_DECODER = [*WITH_DECODER_STREAM, *RECURRENT]

@@ -76,6 +76,7 @@ def serving() -> Iterator[Hub]:  # noqa: C901 - the endpoints are methods of one
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # or the client acknowledges the header, 40 ms later, before the body is sent
 
         def log_message(self, *_: object) -> None:
             pass

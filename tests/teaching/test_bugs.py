@@ -62,7 +62,7 @@ def test_without_a_bug_nothing_is_changed(tiny):
     assert bug.on_training(tiny.training) is tiny.training
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["no-causal-mask", "targets-not-shifted", "learning-rate-too-high"])
 def test_a_broken_run_is_saved_resumed_and_inspected_like_any_other(name, broken, tmp_path):
     state = broken(name, **QUICK)
     events = train(state)

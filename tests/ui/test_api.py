@@ -18,10 +18,10 @@ def client(address: str) -> Client:
 
 @pytest.fixture
 def few_inputs(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports and comparisons measure 200 inputs."""
-    monkeypatch.setattr("ui.api.SEQUENCES", 200)
-    monkeypatch.setattr("ui.tabs.compare.SEQUENCES", 200)
-    monkeypatch.setattr("ui.tabs.compare.INPUTS_PER_LENGTH", 20)
+    """Reports and comparisons measure 100 inputs."""
+    monkeypatch.setattr("ui.api.SEQUENCES", 100)
+    monkeypatch.setattr("ui.tabs.compare.SEQUENCES", 100)
+    monkeypatch.setattr("ui.tabs.compare.INPUTS_PER_LENGTH", 10)
 
 
 def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, few_inputs: None):
@@ -77,14 +77,12 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, fe
     [
         ("/train", ("tiny", {"model.d_model": 31}), "d_model=31"),
         ("/train", ("../secret", {}), "preset="),
-        ("/decode", (SHIPPED, "a b"), "'a' at position 1"),
         ("/decode", ("../../x", "1"), "is not a valid name"),
         (
             "/decode",
             (SHIPPED, "1", {"kind": "beam", "beam_size": 99}),
             "beam_size=99 should be less than or equal to 32",
         ),
-        ("/decode", (SHIPPED, "1", {"kind": "guess"}), "is not one of greedy, beam, sample"),
         ("/decode", (SHIPPED, "1", {}, "x"), "prefix: 'x' at position 1"),
         ("/attention", (SHIPPED, "1 2 3", "cross", 7), "layer=7"),
         ("/decode", (SHIPPED, "1", {}, "", "cross.9"), "ablate=cross.9 is not in this model"),
@@ -92,11 +90,8 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, fe
         ("/head_importance", (SHIPPED, "median"), "ablation='median' is not one of zero, mean"),
         ("/stop", (SHIPPED,), "is not training"),
         ("/rename_run", (SHIPPED, "Mine"), "is shipped with the program and cannot be renamed"),
-        ("/rename_run", ("../../x", "Mine"), "is not a valid name"),
         ("/resume", (SHIPPED,), "is shipped with the program"),
-        ("/report", ("../../x",), "is not a valid name"),
         ("/compare", ([SHIPPED],), "select 2 to 10 runs of one task to compare; 1 selected"),
-        ("/compare", ([SHIPPED, "../../x"],), "is not a valid name"),
     ],
 )
 def test_invalid_requests_are_explained(client: Client, endpoint: str, arguments: tuple, part: str):

@@ -99,10 +99,8 @@ def test_a_client_without_cookies_trains_nothing(public):
     ("name", "arguments", "message"),
     [
         ("decode", {"run": SHIPPED, "input": "4" * 501}, "500"),
-        ("decode", {"run": SHIPPED, "input": "<b>"}, "'<' at position 1"),
         ("decode", {"run": SHIPPED}, "'input' is a required property"),
         ("decode", {"run": SHIPPED, "input": "4", "steps": 1}, "steps is not an argument"),
-        ("decode", {"run": SHIPPED, "input": 4}, "is not of type 'string'"),
         ("train", {"preset": "tiny", "changes": {"training.steps": 20_001}}, "20,000"),
         ("remove", {}, "tool='remove' is not one of list_runs, train"),
     ],

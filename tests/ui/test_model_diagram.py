@@ -1,7 +1,8 @@
 """The model diagram: modules, shapes, parameters and links."""
 
+import pytest
+
 from core.config import Preset, load_preset
-from core.config.listing import listed_presets
 from ui.components.model_diagram import diagram_of, model_diagram_value
 
 
@@ -56,14 +57,21 @@ def test_a_recurrent_model_has_one_attention_link():
     assert [(each["block"], each["layer"]) for each in links] == [("cross", 1)]
 
 
-def test_the_modules_of_every_kind_of_model_add_up_to_its_parameters():
-    smallest: dict[tuple, Preset] = {}
-    for preset in listed_presets():  # the quickest to train first
-        smallest.setdefault((preset.model.family, getattr(preset.model, "tie_embeddings", None)), preset)
-    for preset in smallest.values():
-        diagram = diagram_of(preset)
-        parts = [part["parameters"] for column in diagram["columns"] for part in column["parts"]]
-        assert sum(parts) == diagram["parameters"], preset.name
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"model.tie_embeddings": "all", "model.norm": "pre"},
+        {"model.family": "decoder-only", "model.tie_embeddings": "output"},
+        {"model.family": "encoder-only"},
+        {"model.family": "gru", "model.num_layers": 2},
+    ],
+    ids=str,
+)
+def test_the_modules_add_up_to_the_parameters(tiny: Preset, changes: dict):
+    diagram = diagram_of(tiny.with_changes(changes))
+    parts = [part["parameters"] for column in diagram["columns"] for part in column["parts"]]
+    assert sum(parts) == diagram["parameters"]
 
 
 def test_without_a_run_there_is_no_diagram(runs):

@@ -102,7 +102,10 @@ def check_log(log: Path) -> None:
 def test_a_space_with_zero_gpu_is_public_trains_and_decodes_and_logs_no_error(
     space: tuple[str, Path], reports: tuple[str, list[str]]
 ):
-    """Without a function decorated with ``spaces.GPU`` nothing would be reported, and ZeroGPU would end the Space."""
+    """Without a function decorated with ``spaces.GPU`` nothing would be reported, and ZeroGPU would end the Space.
+
+    The training shows that PyTorch was left alone: in the emulated GPU of ``spaces``, optimizers fail.
+    """
     address, log = space
     assert reports[1] == ["/startup-report"]
     page = httpx.get(address, headers={"host": HOST})
@@ -111,7 +114,7 @@ def test_a_space_with_zero_gpu_is_public_trains_and_decodes_and_logs_no_error(
     assert config["space_id"] is None  # or Gradio puts its bar, with fonts of another host, over the page
     assert "attention-lab-visitor" in page.headers["set-cookie"]
     client = Client(address, verbose=False)
-    run = client.predict("tiny", {"training.steps": 40, "training.warmup_steps": 5}, api_name="/train")["run"]
+    run = client.predict("tiny", {"training.steps": 8, "training.warmup_steps": 5}, api_name="/train")["run"]
     deadline = time.monotonic() + 120
     while (progress := client.predict(run, -1, api_name="/progress"))["status"] != "finished":
         assert progress["status"] in ("queued", "training"), progress
@@ -119,18 +122,6 @@ def test_a_space_with_zero_gpu_is_public_trains_and_decodes_and_logs_no_error(
         time.sleep(0.2)
     assert client.predict(run, "4 8 2", api_name="/decode")["output"]
     check_log(log)
-
-
-def test_zero_gpu_leaves_pytorch_alone(zero_gpu: dict[str, str]):
-    """``spaces`` would make PyTorch emulate a GPU in this process, in which optimizers fail."""
-    code = (
-        "import os, torch; from ui.serving.space import prepare_space; before = torch.cuda.is_available; "
-        "prepare_space(os.environ); import torch.nn; from spaces.zero.decorator import decorated_cache; "
-        "assert torch.cuda.is_available is before; assert len(decorated_cache) == 2, decorated_cache; "
-        "weight = torch.nn.Parameter(torch.ones(2)); weight.sum().backward(); "
-        "torch.optim.Adam([weight]).step(); assert weight[0] < 1"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, env=zero_gpu, check=True)
 
 
 def test_elsewhere_nothing_is_prepared():

@@ -14,7 +14,7 @@ from core.runs.sweeps.table import sweep_table
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.server.estimates import Estimates
-from tests.runs.sweeps.conftest import ThreadProcess
+from tests.runs.sweeps.conftest import train_in_threads
 from tests.support.made_up_sweep import made_up_sweep
 from tests.support.run_helpers import wait_for
 from tests.ui.server_functions import call
@@ -48,7 +48,7 @@ def file_of(**fields: Any) -> SweepFile:
 @pytest.fixture
 def view(root: Path, monkeypatch: pytest.MonkeyPatch):
     """The component over an empty folder; every preset takes a second to train, and processes are threads."""
-    monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", ThreadProcess)
+    train_in_threads(monkeypatch)
     monkeypatch.setattr("core.runs.sweeps.driver._POLL_SECONDS", 0.02)
     monkeypatch.setattr("core.server.sweeps.TABLE_SECONDS", 0.0)
     monkeypatch.setattr(Estimates, "wait", lambda *_, seconds: TrainingTime(1.0, 2.0))

@@ -27,7 +27,9 @@ def test_the_parts_sum_to_the_logit(name):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["pre, sinusoidal", "decoder-only pre, alibi", "encoder-only pre, alibi", "linear"])
+@pytest.mark.parametrize(
+    "name", ["pre, sinusoidal", "decoder-only pre, alibi", "encoder-only pre, sinusoidal", "linear"]
+)
 def test_with_pre_norm_a_head_adds_its_output_through_the_final_norm(name):
     model = build(name)
     prediction = predict(model)

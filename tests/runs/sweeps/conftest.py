@@ -4,6 +4,7 @@ import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,12 @@ GRID = {"model.d_model": [16, 32], "training.learning_rate": [0.003, 0.01]}
 def make_sweep(**fields: Any) -> Sweep:
     """A sweep of ``small.yaml``; grid of 2 x 2 and two seeds unless fields say otherwise."""
     return parse_sweep({"name": "s", "preset": "small.yaml", "axes": GRID, "seeds": 2} | fields)
+
+
+def train_in_threads(monkeypatch: pytest.MonkeyPatch, process: type | None = None) -> None:
+    """Let sweeps train in threads, and do not estimate the memory of a run, which takes longer than to train it."""
+    monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", process or ThreadProcess)
+    monkeypatch.setattr("core.runs.sweeps.checks.training_memory", lambda *_: SimpleNamespace(total=10_000_000))
 
 
 @pytest.fixture

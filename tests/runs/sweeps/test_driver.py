@@ -16,7 +16,8 @@ from core.runs.sweeps.trials import grid_trials
 from tests.runs.sweeps.conftest import ThreadProcess, make_sweep
 from tests.support.trainings import train_run
 
-small_sweep = partial(make_sweep, axes={"model.d_model": [16, 32]})  # two trials of two seeds
+SHORT = {"training.steps": 4, "training.evaluate_every": 4, "training.validation_sequences": 4}
+small_sweep = partial(make_sweep, axes={"model.d_model": [16, 32]}, set=SHORT)  # two trials of two seeds
 
 
 def statuses(results) -> Counter:
