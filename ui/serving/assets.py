@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-import gradio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -35,7 +34,6 @@ _STATIC = (  # the lab's and Gradio's files: the same for all visitors
     *("/theme.css", "/gradio_api/theme.css", "/favicon.ico", "/robots.txt", "/manifest.json", "/pwa_icon"),
 )
 _IMPORT = re.compile(r'^(?:import|export) [^;]*?from "(\.[^"]+)";', re.MULTILINE)
-_BLOCKS_IMPORT = re.compile(r'"\./Blocks-[\w-]+\.js".*?"\./Login-')
 _UPLOT = "web/vendor/uPlot.iife.min.js"  # as its authors published it; defines the global variable uPlot
 _UPLOT_MODULE = "web/vendor/uPlot.js"
 
@@ -55,12 +53,16 @@ def asset_address(path: str) -> str:
 
 
 def head() -> str:
-    """Return the elements of the page's ``<head>``: the style sheet, the scripts to load early, icon and picture."""
-    addresses = [*(f"./assets/{name}" for name in gradio_scripts()), *map(asset_address, first_scripts())]
-    preloads = "".join(f'<link rel="modulepreload" href="{address}">' for address in addresses)
+    """Return the elements that Gradio adds to the page's ``<head>`` after its theme, which the style sheet changes."""
     return (
-        f'<link rel="stylesheet" href="{asset_address(STYLES)}">{preloads}'
+        f'<link rel="stylesheet" href="{asset_address(STYLES)}">'
         f'<script type="module" src="{asset_address("web/page.js")}"></script>'
+    )
+
+
+def early_head() -> str:
+    """Return the elements of the ``<head>`` that are in the page's HTML: icon, description and picture."""
+    return (
         f'<link rel="icon" type="image/svg+xml" href="{asset_address("web/images/icon.svg")}">'
         '<meta name="description" content="Train a small seq2seq model and watch its attention being learned.">'
         '<meta property="og:title" content="Attention Lab">'
@@ -70,20 +72,9 @@ def head() -> str:
     )
 
 
-@cache
-def gradio_scripts() -> list[str]:
-    """Return the scripts that Gradio's page loads one after the other before it builds its components.
-
-    Loading them at once saves three round trips to the server. The names change with Gradio's version; the script that
-    imports ``Blocks`` lists them.
-    """
-    folder = Path(gradio.__file__).with_name("templates") / "frontend/assets"
-    for path in sorted(folder.glob("Index-*.js")):
-        with path.open(encoding="utf-8") as file:
-            listed = _BLOCKS_IMPORT.search(file.read(4_000))
-        if listed:
-            return [path.name, *re.findall(r"[\w-]+\.js", listed[0])]
-    return []
+def first_scripts_and_styles() -> list[str]:
+    """Return the addresses of the scripts and the style sheet that the page opens with."""
+    return [asset_address(path) for path in (STYLES, *first_scripts())]
 
 
 def is_static(path: str) -> bool:
