@@ -112,7 +112,11 @@ async def _serve(request: Request) -> Response:
     asset = assets().get(request.path_params["path"])
     if asset is None:
         return Response("There is no such file.", status_code=404, media_type="text/plain")
-    is_current = request.path_params["version"] == _version()
+    return response(asset, request, is_current=request.path_params["version"] == _version())
+
+
+def response(asset: Asset, request: Request, *, is_current: bool) -> Response:
+    """Return a file as a browser asked for it; it keeps what has the current address."""
     headers = {"cache-control": _FOREVER if is_current else "no-cache", "vary": "accept-encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(asset.gzipped, media_type=asset.media_type, headers=headers | {"content-encoding": "gzip"})
@@ -132,13 +136,16 @@ def assets() -> dict[str, Asset]:
     first = [path for path in sheets if path.is_relative_to(UI / "web") or path.parent.name in _ON_FIRST_TAB]
     served[STYLES] = _joined_styles(first).encode()
     served[LATER_STYLES] = _joined_styles([path for path in sheets if path not in first]).encode()
-    return {path: _asset(path, content) for path, content in served.items()}
+    return {path: packed(path, _short(path, content)) for path, content in served.items()}
 
 
-def _asset(path: str, content: bytes) -> Asset:
-    if path.endswith(".js"):
-        content = without_comments(content.decode()).encode()
+def packed(path: str, content: bytes) -> Asset:
+    """Return a file with its compressed content and its type."""
     return Asset(content, gzip.compress(content, mtime=0), mimetypes.guess_type(path)[0] or "application/octet-stream")
+
+
+def _short(path: str, content: bytes) -> bytes:
+    return without_comments(content.decode()).encode() if path.endswith(".js") else content
 
 
 def without_comments(script: str) -> str:

@@ -1,28 +1,21 @@
 """Changes to the HTML of Gradio's page that let it open sooner.
 
 Gradio's page learns which scripts and styles it needs from scripts that it has to load first, four times in a row. Here
-its HTML names all of them, so that they arrive together.
+its HTML names all of them, so that they arrive together, the styles as one file.
 """
 
 import json
 import re
-from collections.abc import Iterable
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import gradio
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ui.serving.assets import early_head, first_scripts_and_styles
+from ui.serving.gradio_files import component_files, opening_scripts, style_address
 
-_ASSETS = Path(gradio.__file__).with_name("templates") / "frontend/assets"
 _CONFIG = re.compile(r"(window\.gradio_config = )(\{.*?\})(;\s*</script>)", re.DOTALL)
 _BASE = re.compile(r'<base href="[^"]*" />')
-_BLOCKS_IMPORT = re.compile(r'"\./Blocks-[\w-]+\.js".*?"\./Login-')
-_LISTED = re.compile(r"\w+\.f=(\[[^\]]*\])")  # in each script: the files that its imports need
-_COMPONENT = r"[{,]%s:\{[^{}]*?component:\(\)=>\w+\(\(\)=>import\(`\./([\w-]+\.js)`\)[^\[]*\(\[([\d,]*)\]"
 
 
 class PageOpening:
@@ -58,17 +51,31 @@ class PageOpening:
 
 def quick_page(page: str) -> str:
     """Return the page's HTML with all files that it opens with in its head, and with only what a browser reads."""
-    types: set[str] = set()
+    files = [*opening_scripts(), *first_scripts_and_styles()]
 
     def config_for_browsers(found: re.Match[str]) -> str:
         config = json.loads(found[2])
         remove_endpoints(config)
-        types.update(first_types(config))
+        needed = component_files(first_types(config))
+        styles = [each for each in needed if each.endswith(".css")]
+        files.extend(each for each in needed if each not in files and each not in styles)
+        joined = style_address(styles)
+        files.append(joined)
+        config["head"] += f'<link rel="stylesheet" href="{joined}">' + "".join(map(_present, styles))
         return found[1] + json.dumps(config, separators=(",", ":")).replace("<", "\\u003c") + found[3]
 
     page = _CONFIG.sub(config_for_browsers, page, count=1)
-    files = [*gradio_scripts(), *component_files(types), *first_scripts_and_styles()]
-    return _BASE.sub(lambda found: found[0] + _preloads(dict.fromkeys(files)) + early_head(), page, count=1)
+    return _BASE.sub(lambda found: found[0] + "".join(map(_preload, files)) + early_head(), page, count=1)
+
+
+def _present(address: str) -> str:
+    """Return a link that loads nothing, and by which Gradio takes a style sheet for loaded."""
+    return f'<link rel="stylesheet" href="{address}" disabled>'
+
+
+def _preload(address: str) -> str:
+    kind = 'preload" as="style' if address.endswith(".css") else "modulepreload"
+    return f'<link rel="{kind}" href="{address}">'
 
 
 def remove_endpoints(config: dict[str, Any]) -> None:
@@ -103,41 +110,3 @@ def first_types(config: dict[str, Any]) -> set[str]:
 
     add(config["layout"])
     return types
-
-
-@cache
-def gradio_scripts() -> list[str]:
-    """Return the scripts that Gradio's page loads one after the other before it builds its components.
-
-    The names change with Gradio's version; the script that imports ``Blocks`` lists them.
-    """
-    for path in sorted(_ASSETS.glob("Index-*.js")):
-        with path.open(encoding="utf-8") as file:
-            listed = _BLOCKS_IMPORT.search(file.read(4_000))
-        if listed:
-            return [f"./assets/{name}" for name in (path.name, *re.findall(r"[\w-]+\.js", listed[0]))]
-    return []
-
-
-def component_files(types: Iterable[str]) -> list[str]:
-    """Return the scripts and styles of Gradio's components of some types; see ``gradio_scripts``."""
-    core = next(iter(sorted(_ASSETS.glob("core-*.js"))), None)
-    script = core.read_text(encoding="utf-8") if core else ""
-    listed = _LISTED.search(script)
-    names = [Path(each).name for each in json.loads(listed[1])] if listed else []
-    files: list[str] = []
-    for kind in sorted(types):
-        for name, needed in re.findall(_COMPONENT % re.escape(kind), script):
-            files += [name, *(names[int(index)] for index in needed.split(",") if index)]
-    return [f"./assets/{name}" for name in dict.fromkeys(files)]
-
-
-def _preloads(addresses: Iterable[str]) -> str:
-    return "".join(map(_preload, addresses))
-
-
-def _preload(address: str) -> str:
-    if not address.endswith(".css"):
-        return f'<link rel="modulepreload" href="{address}">'
-    mode = " crossorigin" if address.startswith("./assets/") else ""  # as Gradio loads its own
-    return f'<link rel="preload" as="style" href="{address}"{mode}>'
