@@ -72,11 +72,6 @@ def early_head() -> str:
     )
 
 
-def first_scripts_and_styles() -> list[str]:
-    """Return the addresses of the scripts and the style sheet that the page opens with."""
-    return [asset_address(path) for path in (STYLES, *first_scripts())]
-
-
 def is_static(path: str) -> bool:
     """Return whether an address is that of a file which is the same for all visitors, and which caches may keep."""
     return path.startswith(_STATIC)

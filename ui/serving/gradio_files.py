@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import gradio
@@ -19,10 +20,9 @@ from starlette.routing import Route
 from ui.serving.assets import Asset, packed, response
 
 _FOLDER = Path(gradio.__file__).with_name("templates") / "frontend/assets"
-_BLOCKS_IMPORT = re.compile(r'"\./Blocks-[\w-]+\.js".*?"\./Login-')
+_IN_PAGE = re.compile(r'="\./assets/(index-[\w-]+\.(?:js|css))"')
 _LISTED = re.compile(r"\w+\.f=(\[[^\]]*\])")  # in each script: the files that its imports need
 _COMPONENT = r"[{,]%s:\{[^{}]*?component:\(\)=>\w+\(\(\)=>import\(`\./([\w-]+\.js)`\)[^\[]*\(\[([\d,]*)\]"
-_URL = re.compile(r"url\((?!data:|[\"']?/)")  # of a font beside the style sheet
 _joined: dict[str, bytes] = {}  # style sheets by the name that they are served under
 
 
@@ -63,27 +63,37 @@ def style_address(addresses: Sequence[str]) -> str:
 
 
 @cache
-def opening_scripts() -> list[str]:
-    """Return the scripts that Gradio's page loads one after the other before it builds its components.
+def files_in_page() -> list[str]:
+    """Return the script and the style sheet that Gradio's HTML names."""
+    page = (_FOLDER.parent / "index.html").read_text(encoding="utf-8")
+    return [f"./assets/{name}" for name in _IN_PAGE.findall(page)]
 
-    The names change with Gradio's version; the script that imports ``Blocks`` lists them.
-    """
-    for path in sorted(_FOLDER.glob("Index-*.js")):
-        with path.open(encoding="utf-8") as file:
-            listed = _BLOCKS_IMPORT.search(file.read(4_000))
-        if listed:
-            return [f"./assets/{name}" for name in (path.name, *re.findall(r"[\w-]+\.js", listed[0]))]
-    return []
+
+@cache
+def opening_files() -> list[str]:
+    """Return the scripts and styles that Gradio's page loads one after the other before it builds its components."""
+    script = next((each for each in files_in_page() if each.endswith(".js")), "")
+    first = _files_listed_in(script)
+    second = list(takewhile(lambda each: "/Login-" not in each, _files_listed_in(first[0]) if first else []))
+    in_page = files_in_page()
+    return [each for each in dict.fromkeys([script, *first, *second]) if each and each not in in_page[1:]]
+
+
+def _files_listed_in(address: str) -> list[str]:
+    """Return the files that the imports of one of Gradio's scripts need."""
+    path = _FOLDER / Path(address).name
+    listed = _LISTED.search(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return [f"./assets/{Path(each).name}" for each in json.loads(listed[1])] if listed else []
 
 
 def component_files(types: Iterable[str]) -> list[str]:
-    """Return the scripts and styles of Gradio's components of some types."""
-    core = next(iter(sorted(_FOLDER.glob("core-*.js"))), None)
-    script = core.read_text(encoding="utf-8") if core else ""
-    listed = _LISTED.search(script)
-    names = [Path(each).name for each in json.loads(listed[1])] if listed else []
+    """Return the further scripts and styles that Gradio's components of some types need."""
+    core = next((each for each in opening_files() if "/core-" in each), "")
+    listed = _files_listed_in(core)
+    script = (_FOLDER / Path(core).name).read_text(encoding="utf-8") if core else ""
     files: list[str] = []
     for kind in sorted(types):
         for name, needed in re.findall(_COMPONENT % re.escape(kind), script):
-            files += [name, *(names[int(index)] for index in needed.split(",") if index)]
-    return [f"./assets/{name}" for name in dict.fromkeys(files)]
+            files += [f"./assets/{name}", *(listed[int(index)] for index in needed.split(",") if index)]
+    known = {*files_in_page(), *opening_files()}
+    return [each for each in dict.fromkeys(files) if each not in known]

@@ -11,11 +11,12 @@ from typing import Any
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ui.serving.assets import early_head, first_scripts_and_styles
-from ui.serving.gradio_files import component_files, opening_scripts, style_address
+from ui.serving.assets import asset_address, early_head, first_scripts
+from ui.serving.gradio_files import component_files, opening_files, style_address
 
 _CONFIG = re.compile(r"(window\.gradio_config = )(\{.*?\})(;\s*</script>)", re.DOTALL)
 _BASE = re.compile(r'<base href="[^"]*" />')
+_LINKED = re.compile(r'<link rel="stylesheet" href="([^"]+)">')
 
 
 class PageOpening:
@@ -51,30 +52,34 @@ class PageOpening:
 
 def quick_page(page: str) -> str:
     """Return the page's HTML with all files that it opens with in its head, and with only what a browser reads."""
-    files = [*opening_scripts(), *first_scripts_and_styles()]
+    opening, config = opening_files(), {"head": "", "theme_hash": ""}
+    early = _joined(opening)
+    files = [each for each in opening if each.endswith(".js")]
 
     def config_for_browsers(found: re.Match[str]) -> str:
-        config = json.loads(found[2])
+        config.update(json.loads(found[2]))
         remove_endpoints(config)
         needed = component_files(first_types(config))
-        styles = [each for each in needed if each.endswith(".css")]
-        files.extend(each for each in needed if each not in files and each not in styles)
-        joined = style_address(styles)
-        files.append(joined)
-        config["head"] += f'<link rel="stylesheet" href="{joined}">' + "".join(map(_present, styles))
+        files.extend(each for each in needed if each.endswith(".js"))
+        config["head"] += _joined(needed)
         return found[1] + json.dumps(config, separators=(",", ":")).replace("<", "\\u003c") + found[3]
 
     page = _CONFIG.sub(config_for_browsers, page, count=1)
-    return _BASE.sub(lambda found: found[0] + "".join(map(_preload, files)) + early_head(), page, count=1)
+    styles = [f"./theme.css?v={config['theme_hash']}", *_LINKED.findall(config["head"])]
+    preloads = "".join(map(_preload, [*styles, *files, *map(asset_address, first_scripts())]))
+    page = page.replace("</head>", f"{early}</head>", 1)  # after Gradio's first style sheet
+    return _BASE.sub(lambda found: found[0] + preloads + early_head(), page, count=1)
 
 
-def _present(address: str) -> str:
-    """Return a link that loads nothing, and by which Gradio takes a style sheet for loaded."""
-    return f'<link rel="stylesheet" href="{address}" disabled>'
+def _joined(addresses: list[str]) -> str:
+    """Return a link to one style sheet with the content of several, and what makes Gradio take them for loaded."""
+    styles = [each for each in addresses if each.endswith(".css")]
+    loaded = "".join(f'<link rel="stylesheet" href="{each}" disabled>' for each in styles)  # these load nothing
+    return f'<link rel="stylesheet" href="{style_address(styles)}">{loaded}' if styles else ""
 
 
 def _preload(address: str) -> str:
-    kind = 'preload" as="style' if address.endswith(".css") else "modulepreload"
+    kind = 'preload" as="style' if ".css" in address else "modulepreload"
     return f'<link rel="{kind}" href="{address}">'
 
 
