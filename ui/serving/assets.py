@@ -28,7 +28,10 @@ _FIRST = (
     "notice",
     "bench",
 )  # components that the page opens with
-_ON_FIRST_TAB = (*_FIRST, "model_diagram", "data_preview")  # the last two below the fold
+_LATER_SHEETS = {  # of what the first tab, or no tab, opens later
+    *("run_menu.css", "health.css"),
+    *("heat_table.css", "lights.css", "ribbon.css", "series_chart.css", "thumbnails.css", "tour.css"),
+}
 _STATIC = (  # the lab's and Gradio's files: the same for all visitors
     *("/lab/", "/assets/", "/static/", "/svelte/", "/gradio_api/custom_component/"),
     *("/theme.css", "/gradio_api/theme.css", "/favicon.ico", "/robots.txt", "/manifest.json", "/pwa_icon"),
@@ -77,9 +80,9 @@ def is_static(path: str) -> bool:
     return path.startswith(_STATIC)
 
 
-def is_on_first_tab(component: str) -> bool:
-    """Return whether a component is on the tab that the page opens with, or above the tabs."""
-    return component in _ON_FIRST_TAB
+def opens_first(component: str) -> bool:
+    """Return whether the page opens with a component: it is on the first tab, in no fold, or above the tabs."""
+    return component in _FIRST
 
 
 @cache
@@ -122,13 +125,15 @@ def response(asset: Asset, request: Request, *, is_current: bool) -> Response:
 def assets() -> dict[str, Asset]:
     """Return all files that are served, by their path below ``ui/``.
 
-    Style sheets are joined: to ``STYLES``, or to ``LATER_STYLES`` if their component is on a tab that is opened later.
+    Style sheets are joined: to ``STYLES``, or to ``LATER_STYLES`` if they are of what is opened later.
     """
     files = [path for folder in _FOLDERS for path in sorted((UI / folder).rglob("*")) if path.suffix in _SUFFIXES]
     served = {path.relative_to(UI).as_posix(): path.read_bytes() for path in files if path.suffix != ".css"}
     served[_UPLOT_MODULE] = served.pop(_UPLOT) + b"export default uPlot;\n"
     sheets = [path for path in files if path.suffix == ".css"]
-    first = [path for path in sheets if path.is_relative_to(UI / "web") or path.parent.name in _ON_FIRST_TAB]
+    first = [
+        path for path in sheets if path.name not in _LATER_SHEETS and path.parent.name in ("web", "vendor", *_FIRST)
+    ]
     served[STYLES] = _joined_styles(first).encode()
     served[LATER_STYLES] = _joined_styles([path for path in sheets if path not in first]).encode()
     return {path: packed(path, _short(path, content)) for path, content in served.items()}

@@ -1,10 +1,9 @@
-// The tour: five stops on the page, offered by the bench on the first visit, and started from the bar or the menu of runs.
+// The tour: five stops on the page; see tour_offer.js.
 
-import { OPENED_BY_LINK } from "./address.js";
 import { make, setText } from "./dom.js";
 import { openTab } from "./navigation.js";
+import { declineTour } from "./tour_offer.js";
 
-const KEY = "attention-lab-tour"; // in the browser's storage: "done" after the tour was taken or skipped
 const GAP = 12; // pixels between a card and its target
 const STOPS = [
   { tab: "train", at: "#rail", title: "Choose what to train",
@@ -22,15 +21,12 @@ const STOPS = [
 let card = null;
 let target = null;
 
-/** Whether to offer the tour: in a browser that has not seen it, unless a link led to a run, a tab or a head. */
-export const isOffered = () => !OPENED_BY_LINK && !localStorage.getItem(KEY);
-
 /** Start the tour at its first stop. */
 export const startTour = () => showStop(0);
 
 /** Close the tour, and do not offer it again. */
-export function endTour() {
-  localStorage.setItem(KEY, "done");
+function endTour() {
+  declineTour();
   document.removeEventListener("keydown", onKey);
   target?.classList.remove("tour-target");
   card?.remove();
