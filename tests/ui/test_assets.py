@@ -3,7 +3,6 @@
 import gzip
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from starlette.applications import Starlette
