@@ -2,7 +2,6 @@
 
 import { make, setText } from "./dom.js";
 import { openTab } from "./navigation.js";
-import { declineTour } from "./tour_offer.js";
 
 const GAP = 12; // pixels between a card and its target
 const STOPS = [
@@ -18,15 +17,18 @@ const STOPS = [
     text: "Decode: type your own input. Look inside: every head of the model, and what the model loses without it. Report and Compare: measure runs. Sweep: try many settings. Learn: lessons on attention, and on bugs that raise no error." },
 ];
 
+let onEnd = null;
 let card = null;
 let target = null;
 
-/** Start the tour at its first stop. */
-export const startTour = () => showStop(0);
+/** Start the tour at its first stop; `ended` is called at its end. */
+export function startTour(ended) {
+  onEnd = ended;
+  showStop(0);
+}
 
-/** Close the tour, and do not offer it again. */
 function endTour() {
-  declineTour();
+  onEnd();
   document.removeEventListener("keydown", onKey);
   target?.classList.remove("tour-target");
   card?.remove();

@@ -13,5 +13,5 @@ export const declineTour = () => localStorage.setItem(KEY, "done");
 
 export async function startTour() {
   const [tour] = await Promise.all([import("./tour.js"), laterStyles()]);
-  tour.startTour();
+  tour.startTour(declineTour);
 }
