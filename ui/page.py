@@ -17,9 +17,11 @@ from ui.attention_blocks import BLOCK_NAMES
 from ui.components.attention_viewer import attention_value
 from ui.components.page_address import page_address
 from ui.components.run_bar import run_bar, shipped_translator
+from ui.components.setting_fields import WITH_KEPT
 from ui.current_decode import CurrentDecode
 from ui.events import LATEST, QUIET, event_number, event_text
 from ui.forms import strategy_form
+from ui.forms.preset_form import kept_in
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 from ui.run_info import MAX_LISTED_RUNS, can_open
 from ui.serving.errors import show_errors
@@ -169,13 +171,17 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             **QUIET,
         )
 
-        # Opening the page; its script opens the tab that the address names
-        def open_page(request: gr.Request) -> Updates:
-            return _open(runs, dict(request.query_params))
+        # Opening the page, in one event; its script opens the tab that the address names
+        first = {"run": run, "bar": bar, "text": ask.text, "spec": spec, **strategy.outputs, "compared": picker}
+        form = train_tab.form
+        first |= {f"form_{name}": component for name, component in form.outputs.items()}
 
-        first = {"run": run, "bar": bar, "text": ask.text, "spec": spec, **strategy.outputs, "picker": picker}
-        opened = page.load(by_name(open_page, first), None, list(first.values()), **QUIET)
-        train_tab.form.open_first(opened.then, partial(train.first_draft, runs), run)
+        def open_page(submitted: Any, request: gr.Request) -> Updates:
+            updates = _open(runs, dict(request.query_params))
+            draft = form.opened(lambda: train.first_draft(runs, updates["run"], kept_in(submitted)))
+            return updates | {f"form_{name}": value for name, value in draft.items()}
+
+        page.load(by_name(open_page, first), form.fields, list(first.values()), js=WITH_KEPT, **QUIET)
     return page
 
 
@@ -196,7 +202,7 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
         "text": text,
         "spec": interventions.from_query(query, run),
         **strategy_form.shown(strategy, query.get("prefix", "")[:MAX_INPUT]),
-        "picker": compare.picker_value(runs, query),
+        "compared": compare.picker_value(runs, query),
     }
 
 

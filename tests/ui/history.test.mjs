@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import {
-  emptyHistory, evaluationRows, historyRows, isMeasured, mergeHistory,
-} from "../../ui/web/history.js";
+import { emptyHistory, isMeasured, mergeHistory } from "../../ui/web/history.js";
+import { evaluationRows, historyRows } from "../../ui/web/history_rows.js";
 
 const points = { width: 1, from: 0, columns: { step: [1, 2], loss: [3, 2], learning_rate: [0.1, 0.2], gradient_norm: [5, 6] } };
 const evaluated = { step: [0, 2], loss: [1, 0.5], token_accuracy: [0.2, 0.4], exact_match: [0, 0.3] };

@@ -3,9 +3,7 @@
 import gzip
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-import gradio
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -16,8 +14,8 @@ from ui.serving.assets import (
     asset_address,
     asset_route,
     assets,
+    early_head,
     first_scripts,
-    gradio_scripts,
     head,
     without_comments,
 )
@@ -112,21 +110,9 @@ def test_no_python_file_is_listed():
 
 
 def test_the_head_loads_only_files_that_are_served(client: TestClient):
-    addresses = re.findall(r'(?:href|src|content)="(lab/[^"]+)"', head())
-    assert len(addresses) > len(first_scripts())
-    missing = [each for each in addresses if client.get("/" + each).status_code != 200]
-    assert missing == []
-
-
-def test_the_head_loads_the_scripts_that_gradio_would_load_one_after_the_other():
-    folder = Path(gradio.__file__).parent / "templates/frontend"
-    scripts = gradio_scripts()
-    assert {name.partition("-")[0] for name in scripts} >= {"index", "Index", "core", "Blocks"}
-    assert all((folder / "assets" / name).is_file() for name in scripts)
-    assert f'src="./assets/{next(name for name in scripts if name.startswith("index-"))}"' in (
-        folder / "index.html"
-    ).read_text(encoding="utf-8")
-    assert all(f'<link rel="modulepreload" href="./assets/{name}">' in head() for name in scripts)
+    addresses = re.findall(r'(?:href|src|content)="(lab/[^"]+)"', head() + early_head())
+    assert len(addresses) == 4
+    assert [each for each in addresses if client.get("/" + each).status_code != 200] == []
 
 
 def test_every_module_that_a_script_imports_is_served():

@@ -13,7 +13,7 @@ import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.storage.errors import LabError
-from ui.serving.assets import asset_address, is_on_first_tab
+from ui.serving.assets import asset_address, opens_first
 from ui.serving.errors import in_words
 from ui.serving.guarded_page import message_for
 
@@ -99,13 +99,13 @@ def component(
 def _loader(name: str, events: Sequence[str]) -> str:
     """Return the script that loads a component's module; Gradio finds the names of its events by their quotes."""
     needed = [asset_address(f"components/{name}/{name}.js")]
-    if not is_on_first_tab(name):
+    if not opens_first(name):
         needed.append(asset_address("web/later_styles.js"))
     imports = ", ".join(f'import(new URL("{address}", document.baseURI).href)' for address in needed)
     return f"""/* {" ".join(f"'{event}'" for event in events)} */
 Promise.all([{imports}])
   .then(async ([module, styles]) => {{
-    await styles?.laterStyles;
+    await styles?.laterStyles();
     return module;
   }})
   .then((module) => {{

@@ -32,7 +32,13 @@ MAX_PATH = 4_096  # characters
 MAX_MAPPING = 65_536
 OPEN = """() => {
   document.body.dataset.side = "model";
-  document.querySelector("#model-path :is(input, textarea)")?.focus();
+  const focus = (frames) => {
+    const field = document.querySelector("#model-path :is(input, textarea)");
+    if (field) field.focus();
+    else if (frames) requestAnimationFrame(() => focus(frames - 1)); // the form is built now
+  };
+  focus(100);
+  return { __type__: "update", visible: true };
 }"""
 _PROGRESS_SECONDS = 0.5
 _CLOSE = "() => { document.body.dataset.side = ''; }"

@@ -20,6 +20,11 @@ from ui.forms.preset_form import LONGEST_WAIT, Draft, Form
 from ui.updates import Updates, by_name
 
 AUTOMATIC = "automatic"
+OPEN = """() => {
+  document.body.dataset.side = "own";
+  scrollTo(0, 0);
+  return { __type__: "update", visible: true };
+}"""
 MAX_PASTED = 200_000  # characters
 _SUFFIXES = [".tsv", ".txt", ".csv", ".jsonl", ".ndjson", ".dict"]
 _INSTRUCTIONS = (

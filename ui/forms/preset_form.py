@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 from gradio.events import Dependency
 from pydantic import ValidationError
 
@@ -22,7 +23,7 @@ from core.tasks import build_task
 from core.training.memory import device_memory, training_memory
 from ui.components.notice import notice, problem
 from ui.components.preset_summary import OPENING, preset_summary
-from ui.components.setting_fields import WITH_KEPT, SubmittedFields, setting_fields
+from ui.components.setting_fields import SubmittedFields, setting_fields
 from ui.events import CHECK, LATEST, QUIET
 from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import hint_of, preset_from, problem_of, settings_of, value_in
@@ -80,20 +81,10 @@ class Form:
         """The inputs of a handler that reads the form: see ``preset_in``."""
         return [self.draft, self.fields]
 
-    def open_first(self, listen: Callable[..., Dependency], function: Callable[..., Draft], run: gr.State) -> None:
-        """Open the form of a new page with the draft that ``function`` returns for the run and a kept preset."""
-
-        def first(run: str | None, submitted: Any) -> Draft:
-            return function(run, _submitted(submitted).kept)
-
-        self.open_on(partial(listen, js=WITH_KEPT), first, [run, self.fields])
-
-    def open_on(self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list) -> None:
-        """Open the form with the draft that ``function`` returns after an event, or show why it failed.
-
-        None leaves the form unchanged.
-        """
-        outputs = {
+    @property
+    def outputs(self) -> dict[str, Component]:
+        """The components that show a draft, by name."""
+        return {
             "message": self.problem,
             "summary": self.summary,
             "train": self.train,
@@ -102,25 +93,32 @@ class Form:
             "fields": self.fields,
         }
 
-        def opened(*values: Any) -> Updates:
-            draft: Draft | None = None
-            try:
-                draft = function(*values)
-                if draft is None:
-                    return {}
-                summary = described(self.runs, draft.start, draft.base)
-            except LabError as error:
-                return {"message": problem(error)} | (_not_opened(draft) if draft and draft.picked else {})
-            return {
-                "message": {"text": ""},
-                "summary": summary,
-                "train": gr.update(interactive=True),
-                "picker": picker_value(draft.base, draft.picked),
-                "draft": draft,
-                "fields": opened_fields(draft) | {"kept": _kept(draft, draft.start)},
-            }
+    def open_on(self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list) -> None:
+        """Open the form with the draft that ``function`` returns after an event, or show why it failed.
 
-        listen(by_name(opened, outputs), inputs, list(outputs.values()), **LATEST, **QUIET)
+        None leaves the form unchanged.
+        """
+        handler = by_name(lambda *values: self.opened(partial(function, *values)), self.outputs)
+        listen(handler, inputs, list(self.outputs.values()), **LATEST, **QUIET)
+
+    def opened(self, function: Callable[[], Draft | None]) -> Updates:
+        """Return the updates of ``outputs`` that open the form with a draft, or show why there is none."""
+        draft: Draft | None = None
+        try:
+            draft = function()
+            if draft is None:
+                return {}
+            summary = described(self.runs, draft.start, draft.base)
+        except LabError as error:
+            return {"message": problem(error)} | (_not_opened(draft) if draft and draft.picked else {})
+        return {
+            "message": {"text": ""},
+            "summary": summary,
+            "train": gr.update(interactive=True),
+            "picker": picker_value(draft.base, draft.picked),
+            "draft": draft,
+            "fields": opened_fields(draft) | {"kept": _kept(draft, draft.start)},
+        }
 
 
 def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form:
@@ -182,6 +180,11 @@ def preset_in(draft: Draft, submitted: Any) -> Preset:
     if fields.edition != draft.edition:
         raise ConfigError([("preset", "the form was still loading; try again")])
     return preset_from(draft.base, fields.values)
+
+
+def kept_in(submitted: Any) -> str:
+    """Return the preset file that a reloaded page has kept, or ""; see ``WITH_KEPT``."""
+    return _submitted(submitted).kept
 
 
 def _submitted(value: Any) -> SubmittedFields:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-import gradio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,13 +28,15 @@ _FIRST = (
     "notice",
     "bench",
 )  # components that the page opens with
-_ON_FIRST_TAB = (*_FIRST, "model_diagram", "data_preview")  # the last two below the fold
+_LATER_SHEETS = {  # of what the first tab, or no tab, opens later
+    *("run_menu.css", "health.css"),
+    *("heat_table.css", "lights.css", "ribbon.css", "series_chart.css", "thumbnails.css", "tour.css"),
+}
 _STATIC = (  # the lab's and Gradio's files: the same for all visitors
     *("/lab/", "/assets/", "/static/", "/svelte/", "/gradio_api/custom_component/"),
     *("/theme.css", "/gradio_api/theme.css", "/favicon.ico", "/robots.txt", "/manifest.json", "/pwa_icon"),
 )
 _IMPORT = re.compile(r'^(?:import|export) [^;]*?from "(\.[^"]+)";', re.MULTILINE)
-_BLOCKS_IMPORT = re.compile(r'"\./Blocks-[\w-]+\.js".*?"\./Login-')
 _UPLOT = "web/vendor/uPlot.iife.min.js"  # as its authors published it; defines the global variable uPlot
 _UPLOT_MODULE = "web/vendor/uPlot.js"
 
@@ -55,12 +56,16 @@ def asset_address(path: str) -> str:
 
 
 def head() -> str:
-    """Return the elements of the page's ``<head>``: the style sheet, the scripts to load early, icon and picture."""
-    addresses = [*(f"./assets/{name}" for name in gradio_scripts()), *map(asset_address, first_scripts())]
-    preloads = "".join(f'<link rel="modulepreload" href="{address}">' for address in addresses)
+    """Return the elements that Gradio adds to the page's ``<head>`` after its theme, which the style sheet changes."""
     return (
-        f'<link rel="stylesheet" href="{asset_address(STYLES)}">{preloads}'
+        f'<link rel="stylesheet" href="{asset_address(STYLES)}">'
         f'<script type="module" src="{asset_address("web/page.js")}"></script>'
+    )
+
+
+def early_head() -> str:
+    """Return the elements of the ``<head>`` that are in the page's HTML: icon, description and picture."""
+    return (
         f'<link rel="icon" type="image/svg+xml" href="{asset_address("web/images/icon.svg")}">'
         '<meta name="description" content="Train a small seq2seq model and watch its attention being learned.">'
         '<meta property="og:title" content="Attention Lab">'
@@ -70,30 +75,14 @@ def head() -> str:
     )
 
 
-@cache
-def gradio_scripts() -> list[str]:
-    """Return the scripts that Gradio's page loads one after the other before it builds its components.
-
-    Loading them at once saves three round trips to the server. The names change with Gradio's version; the script that
-    imports ``Blocks`` lists them.
-    """
-    folder = Path(gradio.__file__).with_name("templates") / "frontend/assets"
-    for path in sorted(folder.glob("Index-*.js")):
-        with path.open(encoding="utf-8") as file:
-            listed = _BLOCKS_IMPORT.search(file.read(4_000))
-        if listed:
-            return [path.name, *re.findall(r"[\w-]+\.js", listed[0])]
-    return []
-
-
 def is_static(path: str) -> bool:
     """Return whether an address is that of a file which is the same for all visitors, and which caches may keep."""
     return path.startswith(_STATIC)
 
 
-def is_on_first_tab(component: str) -> bool:
-    """Return whether a component is on the tab that the page opens with, or above the tabs."""
-    return component in _ON_FIRST_TAB
+def opens_first(component: str) -> bool:
+    """Return whether the page opens with a component: it is on the first tab, in no fold, or above the tabs."""
+    return component in _FIRST
 
 
 @cache
@@ -121,7 +110,11 @@ async def _serve(request: Request) -> Response:
     asset = assets().get(request.path_params["path"])
     if asset is None:
         return Response("There is no such file.", status_code=404, media_type="text/plain")
-    is_current = request.path_params["version"] == _version()
+    return response(asset, request, is_current=request.path_params["version"] == _version())
+
+
+def response(asset: Asset, request: Request, *, is_current: bool) -> Response:
+    """Return a file as a browser asked for it; it keeps what has the current address."""
     headers = {"cache-control": _FOREVER if is_current else "no-cache", "vary": "accept-encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(asset.gzipped, media_type=asset.media_type, headers=headers | {"content-encoding": "gzip"})
@@ -132,22 +125,27 @@ async def _serve(request: Request) -> Response:
 def assets() -> dict[str, Asset]:
     """Return all files that are served, by their path below ``ui/``.
 
-    Style sheets are joined: to ``STYLES``, or to ``LATER_STYLES`` if their component is on a tab that is opened later.
+    Style sheets are joined: to ``STYLES``, or to ``LATER_STYLES`` if they are of what is opened later.
     """
     files = [path for folder in _FOLDERS for path in sorted((UI / folder).rglob("*")) if path.suffix in _SUFFIXES]
     served = {path.relative_to(UI).as_posix(): path.read_bytes() for path in files if path.suffix != ".css"}
     served[_UPLOT_MODULE] = served.pop(_UPLOT) + b"export default uPlot;\n"
     sheets = [path for path in files if path.suffix == ".css"]
-    first = [path for path in sheets if path.is_relative_to(UI / "web") or path.parent.name in _ON_FIRST_TAB]
+    first = [
+        path for path in sheets if path.name not in _LATER_SHEETS and path.parent.name in ("web", "vendor", *_FIRST)
+    ]
     served[STYLES] = _joined_styles(first).encode()
     served[LATER_STYLES] = _joined_styles([path for path in sheets if path not in first]).encode()
-    return {path: _asset(path, content) for path, content in served.items()}
+    return {path: packed(path, _short(path, content)) for path, content in served.items()}
 
 
-def _asset(path: str, content: bytes) -> Asset:
-    if path.endswith(".js"):
-        content = without_comments(content.decode()).encode()
+def packed(path: str, content: bytes) -> Asset:
+    """Return a file with its compressed content and its type."""
     return Asset(content, gzip.compress(content, mtime=0), mimetypes.guess_type(path)[0] or "application/octet-stream")
+
+
+def _short(path: str, content: bytes) -> bytes:
+    return without_comments(content.decode()).encode() if path.endswith(".js") else content
 
 
 def without_comments(script: str) -> str:

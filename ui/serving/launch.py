@@ -13,6 +13,7 @@ from ui.serving.assets import asset_route
 from ui.serving.call_limits import MAX_WAITING, FairQueue
 from ui.serving.connections import limit_connections, max_connections
 from ui.serving.downloads import download_route
+from ui.serving.gradio_files import file_route
 from ui.serving.host_check import HostRules, host_rules, is_own_computer
 from ui.serving.mcp_tools import closed_routes, use_visitors_requests
 from ui.serving.middleware import server_options
@@ -48,7 +49,7 @@ def serve(
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
     page.queue(default_concurrency_limit=8, max_size=MAX_WAITING, status_update_rate=5.0)
     page._queue = FairQueue(page._queue, presence)
-    routes = [download_route(visitor_runs), asset_route(), *(closed_routes() if mcp else [])]
+    routes = [download_route(visitor_runs), asset_route(), file_route(), *(closed_routes() if mcp else [])]
     options = {"app_kwargs": server_options(runs, presence, rules, routes), "mcp_server": mcp} | launch
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", **options)
     use_light_sessions(page)

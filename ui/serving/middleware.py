@@ -20,6 +20,7 @@ from ui.serving.call_limits import ThreadLimits
 from ui.serving.host_check import HostCheck, HostRules
 from ui.serving.json_depth import JsonDepth
 from ui.serving.page_cache import PageCache
+from ui.serving.page_opening import PageOpening
 from ui.serving.request_limits import RequestLimits
 from ui.serving.security_headers import SecurityHeaders
 from ui.serving.visitors import Presence, VisitorCookies
@@ -124,6 +125,6 @@ def server_options(
     check = Middleware(HostCheck, rules=hosts)
     is_public, on_space = presence is not None, hosts.on_space
     headers = Middleware(SecurityHeaders, on_space=on_space, may_be_framed=is_public or on_space)
-    last = [opening, Middleware(JsonDepth), Middleware(PageCache)]
+    last = [opening, Middleware(JsonDepth), Middleware(PageCache), Middleware(PageOpening)]
     middleware = [headers, Middleware(ErrorLog), check, *visitors, limits, *last]
     return {"routes": [Route("/health", health), *routes], "middleware": middleware}

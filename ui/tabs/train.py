@@ -62,9 +62,7 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool =
                     min_width=60,
                 )
                 if reads_paths:
-                    gr.Button("Import a model", size="sm", min_width=60, elem_id="model-open").click(
-                        None, None, None, js=import_model.OPEN, api_visibility="private"
-                    )
+                    model = gr.Button("Import a model", size="sm", min_width=60, elem_id="model-open")
         with gr.Column(elem_id="bench-panels", min_width=0):
             bench(runs)
             with gr.Row(elem_classes="line"):
@@ -72,16 +70,16 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool =
                 reuse = gr.Button("Copy this run's settings", size="sm", scale=0, min_width=180, elem_id="reuse")
             with gr.Accordion("Model architecture", open=False, elem_id="model-section", elem_classes="fold"):
                 diagram = model_diagram()
-        with gr.Column(elem_id="own-data", min_width=0):
+        # Both are built by the browser when they are opened
+        with gr.Column(elem_id="own-data", min_width=0, visible=False) as own_form:
             own_data.build(runs, form)
+        own.click(None, None, own_form, js=own_data.OPEN, api_visibility="private")
         if reads_paths:
-            with gr.Column(elem_id="model-import", min_width=0):
+            with gr.Column(elem_id="model-import", min_width=0, visible=False) as model_form:
                 import_model.build(runs, run)
+            model.click(None, None, model_form, js=import_model.OPEN, api_visibility="private")
     tab = TrainTab(form, settings, diagram)
 
-    own.click(
-        None, None, None, js="() => { document.body.dataset.side = 'own'; scrollTo(0, 0); }", api_visibility="private"
-    )
     imported = {"run": run, "message": form.problem}
     upload.upload(by_name(partial(import_run, runs), imported), upload, list(imported.values()), **QUIET)
 

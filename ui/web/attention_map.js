@@ -8,33 +8,6 @@ const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospac
 const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
 
-/** The largest weight of each block of `size` times `size` cells. */
-function largestOfBlocks(weights, size) {
-  return Array.from({ length: Math.ceil(weights.length / size) }, (_, row) =>
-    Array.from({ length: Math.ceil(weights[0].length / size) }, (_, column) =>
-      Math.max(...weights.slice(row * size, (row + 1) * size).flatMap((each) => each.slice(column * size, (column + 1) * size)))));
-}
-
-/** Draw a map without labels, at most `side` pixels wide and high; cells that share a pixel show the strongest. */
-export function drawThumbnail(canvas, map, side) {
-  const size = Math.ceil(Math.max(map.length, map[0]?.length ?? 0) / side);
-  const weights = size > 1 ? largestOfBlocks(map, size) : map;
-  const rows = weights.length;
-  const columns = weights[0]?.length ?? 0;
-  if (!rows || !columns) return;
-  const image = new ImageData(columns, rows);
-  weights.forEach((row, r) => row.forEach((weight, c) =>
-    image.data.set([...attentionColor(weight), 255], 4 * (r * columns + c))));
-  const small = Object.assign(document.createElement("canvas"), { width: columns, height: rows });
-  small.getContext("2d").putImageData(image, 0, 0);
-  const cell = side / Math.max(rows, columns);
-  const width = Math.max(12, columns * cell);
-  const height = Math.max(12, rows * cell);
-  const context = prepareCanvas(canvas, width, height);
-  context.imageSmoothingEnabled = false;
-  context.drawImage(small, 0, 0, width, height);
-}
-
 /** Draw the color scale from 0 to 1. */
 export function drawScale(canvas) {
   const context = prepareCanvas(canvas, 120, 10);

@@ -8,19 +8,17 @@
 //   band       whether the band between `low` and `high` is drawn
 //   endLabel   a letter at the right end of the line
 
-import { inNextFrame, fitText } from "./canvas.js";
+import { inNextFrame } from "./canvas.js";
 import { drawnPoints, nearestPoint } from "./chart_data.js";
+import { DOT } from "./chart_drawing.js";
 import { joinGroup } from "./chart_group.js";
-import { DOT, showLegend } from "./chart_legend.js";
-import { colorOf, columnsOf, makePlot } from "./chart_plot.js";
+import { columnsOf, makePlot } from "./chart_plot.js";
 import { listenTo } from "./chart_pointer.js";
 import { make, setText } from "./dom.js";
 import { formatNumber } from "./format.js";
 import { tickText } from "./ticks.js";
-import uPlot from "./vendor/uPlot.js";
 
 const NOTHING = { from: 0, to: 1, lines: {}, marks: [], shade: null, cursor: null, stops: null, note: "" };
-const EXPORT = { resolution: 2, margin: 16, title: 26, row: 18 }; // pixels of a downloaded picture
 
 const complete = (series) => series.map((each) => ({
   label: null, width: 2, dash: [], alpha: 1, points: false, marker: DOT, band: false, endLabel: null, ...each,
@@ -194,8 +192,10 @@ export function makeChart(box, {
   });
   theme.observe(document.body, { attributes: true, attributeFilter: ["class"] });
 
-  function showNames() {
-    if (legend) showLegend(names, picture.series);
+  async function showNames() {
+    if (!legend) return;
+    const { showLegend } = await import("./chart_legend.js");
+    showLegend(names, picture.series);
   }
 
   showNames();
@@ -228,10 +228,13 @@ export function makeChart(box, {
     resetZoom: () => shared.zoomTo(null),
     redraw,
     /** The chart on a canvas of its own, with title and legend, at double resolution. */
-    toCanvas: ({ title, width, height: tall, dark = false }) => withTheme(dark, (colors) => {
-      update();
-      return paintPicture({ ...picture, colors, cursor: null }, title, width, tall);
-    }),
+    async toCanvas({ title, width, height: tall, dark = false }) {
+      const { paintPicture } = await import("./chart_picture.js");
+      return withTheme(dark, (colors) => {
+        update();
+        return paintPicture({ ...picture, colors, cursor: null }, title, width, tall);
+      });
+    },
     destroy() {
       plot?.destroy();
       plot = null;
@@ -241,58 +244,4 @@ export function makeChart(box, {
       element.remove();
     },
   };
-}
-
-// ---- download ----
-
-/** Paint title, legend and plot on a canvas. */
-function paintPicture(picture, title, width, height) {
-  const { resolution, margin } = EXPORT;
-  const canvas = make("canvas", { width: resolution * width, height: resolution * height });
-  const context = canvas.getContext("2d");
-  context.scale(resolution, resolution);
-  context.fillStyle = picture.colors.background;
-  context.fillRect(0, 0, width, height);
-  context.textBaseline = "middle";
-  context.fillStyle = picture.colors.text;
-  context.font = "600 14px " + picture.colors.font;
-  context.fillText(fitText(context, title, width - 2 * margin), margin, margin + 4);
-  const top = margin + EXPORT.title + paintLegend(context, picture, margin + EXPORT.title, width);
-  const inner = { width: resolution * (width - 2 * margin), height: resolution * (height - top - margin) };
-  const plot = makePlot(picture, { ...inner, width: inner.width / uPlot.pxRatio, height: inner.height / uPlot.pxRatio,
-    scale: resolution / uPlot.pxRatio });
-  context.drawImage(plot.ctx.canvas, margin, top, width - 2 * margin, height - top - margin);
-  plot.destroy();
-  return canvas;
-}
-
-/** Paint the legend in rows from `top`; returns its height. */
-function paintLegend(context, { series, colors }, top, width) {
-  const [sample, gap] = [28, 18];
-  context.font = "12px " + colors.font;
-  let [x, y] = [EXPORT.margin, top];
-  const named = series.filter((each) => each.label);
-  for (const each of named) {
-    const text = fitText(context, each.label, width - 2 * EXPORT.margin - sample - 6);
-    const wide = sample + 6 + context.measureText(text).width;
-    if (x > EXPORT.margin && x + wide > width - EXPORT.margin) [x, y] = [EXPORT.margin, y + EXPORT.row];
-    context.strokeStyle = context.fillStyle = colorOf(each, colors);
-    context.lineWidth = each.width;
-    context.setLineDash(each.dash);
-    context.beginPath();
-    context.moveTo(x, y);
-    context.lineTo(x + sample, y);
-    context.stroke();
-    context.setLineDash([]);
-    if (each.points) {
-      context.save();
-      context.translate(x + sample / 2, y);
-      context.fill(new Path2D(each.marker));
-      context.restore();
-    }
-    context.fillStyle = colors.text;
-    context.fillText(text, x + sample + 6, y);
-    x += wide + gap;
-  }
-  return named.length ? y - top + EXPORT.row : 0;
 }

@@ -5,6 +5,7 @@
 import { fitText } from "./canvas.js";
 import { spread, visiblePart } from "./chart_data.js";
 
+export const DOT = "M-2.5 0a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0z"; // the marker of a point
 export const FONT_SIZE = 11; // pixels
 const PIXELS_PER_MARKER = 6; // closer points are drawn as a line only
 const END_LABEL_HEIGHT = 13; // pixels

@@ -1,8 +1,8 @@
 // The legend of a chart: a sample of each line beside its name.
 
+import { DOT } from "./chart_drawing.js";
 import { make } from "./dom.js";
 
-export const DOT = "M-2.5 0a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0z";
 const SAMPLE = { width: 28, height: 12 }; // pixels
 
 function shape(tag, attributes) {

@@ -13,7 +13,9 @@ export function keepDrafts() {
     if (target.matches?.("#own-pasted textarea")) keep(target.value);
   }, true);
   const pasted = stored();
-  if (pasted) whenThere("#own-pasted textarea", (area) => typeAgain(area, pasted));
+  if (!pasted) return;
+  whenThere("#own-open", (button) => button.click()); // the form that it is in
+  whenThere("#own-pasted textarea", (area) => typeAgain(area, pasted));
 }
 
 /** Discard kept input, because a run was started with it. */
@@ -35,7 +37,6 @@ function typeAgain(area, text) {
   if (area.value) return;
   area.value = text;
   area.dispatchEvent(new Event("input", { bubbles: true })); // Gradio reads it
-  document.body.dataset.side = "own"; // the form that it is in
 }
 
 function whenThere(selector, found) {

@@ -6,7 +6,8 @@
 
 import { makeChart } from "./chart.js";
 import { allX } from "./chart_data.js";
-import { DOT, lineSample } from "./chart_legend.js";
+import { DOT } from "./chart_drawing.js";
+import { lineSample } from "./chart_legend.js";
 import { make, setText } from "./dom.js";
 import { download, downloadCsv, fileName } from "./files.js";
 
@@ -91,7 +92,7 @@ export function makeSeriesChart(chart) {
     onCursor: (x) => setText(readout, x === null ? "" : readoutAt(chart, x)),
     onZoom: (range) => { reset.hidden = range === null; },
   });
-  const savePng = () => lines.toCanvas({ title: chart.title, ...PICTURE })
+  const savePng = async () => (await lines.toCanvas({ title: chart.title, ...PICTURE }))
     .toBlob((blob) => download(blob, fileName(chart.title, "png")));
   const tools = make("div", { class: "tools" },
     make("button", { type: "button", title: "download this chart as a picture", onclick: savePng }, "PNG"),

@@ -1,8 +1,8 @@
 // A thumbnail of one head: its map, name and score.
 
-import { drawThumbnail } from "./attention_map.js";
 import { make, setText } from "./dom.js";
 import { MARKS } from "./head_marks.js";
+import { drawThumbnail } from "./small_map.js";
 
 /** { nodes, show }: the elements, and a function that shows a head in them. */
 export function makeThumbnail(side) {

@@ -1,10 +1,8 @@
-// The tour: five stops on the page, offered by the bench on the first visit, and started from the bar or the menu of runs.
+// The tour: five stops on the page; see tour_offer.js.
 
-import { OPENED_BY_LINK } from "./address.js";
 import { make, setText } from "./dom.js";
 import { openTab } from "./navigation.js";
 
-const KEY = "attention-lab-tour"; // in the browser's storage: "done" after the tour was taken or skipped
 const GAP = 12; // pixels between a card and its target
 const STOPS = [
   { tab: "train", at: "#rail", title: "Choose what to train",
@@ -19,18 +17,18 @@ const STOPS = [
     text: "Decode: type your own input. Look inside: every head of the model, and what the model loses without it. Report and Compare: measure runs. Sweep: try many settings. Learn: lessons on attention, and on bugs that raise no error." },
 ];
 
+let onEnd = null;
 let card = null;
 let target = null;
 
-/** Whether to offer the tour: in a browser that has not seen it, unless a link led to a run, a tab or a head. */
-export const isOffered = () => !OPENED_BY_LINK && !localStorage.getItem(KEY);
+/** Start the tour at its first stop; `ended` is called at its end. */
+export function startTour(ended) {
+  onEnd = ended;
+  showStop(0);
+}
 
-/** Start the tour at its first stop. */
-export const startTour = () => showStop(0);
-
-/** Close the tour, and do not offer it again. */
-export function endTour() {
-  localStorage.setItem(KEY, "done");
+function endTour() {
+  onEnd();
   document.removeEventListener("keydown", onKey);
   target?.classList.remove("tour-target");
   card?.remove();

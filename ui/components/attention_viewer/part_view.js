@@ -1,9 +1,9 @@
 // What a part of the model computes for the current decode: the vectors of each token, and how similar they are.
 
-import { drawThumbnail } from "../../web/attention_map.js";
 import { make } from "../../web/dom.js";
 import { formatNumber, formatPercent, visibleToken } from "../../web/format.js";
 import { makeHeatTable } from "../../web/heat_table.js";
+import { drawThumbnail } from "../../web/small_map.js";
 import { makeStrip } from "../../web/strip.js";
 
 const NAMES = { before: "Residual stream before", added: "What the sublayer adds", activations: "Activations", after: "After" };

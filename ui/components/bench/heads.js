@@ -1,13 +1,14 @@
 // The attention heads of the shown snapshot as small maps, and the slider and the replay over all snapshots.
 
-import { drawThumbnail } from "../../web/attention_map.js";
 import { inNextFrame, onAppearanceChange } from "../../web/canvas.js";
 import { make, setText } from "../../web/dom.js";
 import { visibleToken } from "../../web/format.js";
 import { MARKS } from "../../web/head_marks.js";
+import { laterStyles } from "../../web/later_styles.js";
 import { headsOf, sourceBlock } from "../../web/maps.js";
 import { openHead } from "../../web/navigation.js";
 import { feed, isActive, select, selection, shownStep } from "../../web/run_feed.js";
+import { drawThumbnail } from "../../web/small_map.js";
 
 const SIDE = { least: 26, most: 280 }; // pixels of a map
 const LAYER_NAME = 64; // pixels beside a layer's maps
@@ -149,7 +150,7 @@ export function headsPanel(element, part) {
   async function drawLines() {
     if (!showRibbon) {
       showRibbon = () => {}; // until the script has come
-      const { ribbon } = await import("../../web/ribbon.js");
+      const [{ ribbon }] = await Promise.all([import("../../web/ribbon.js"), laterStyles()]);
       showRibbon = ribbon(part("lines"));
     }
     const snapshot = feed.shown;

@@ -2,9 +2,8 @@
 
 import { makeChart } from "../../web/chart.js";
 import { setText } from "../../web/dom.js";
-import { download, downloadCsv, fileName } from "../../web/files.js";
 import { formatNumber, formatPercent } from "../../web/format.js";
-import { historyRows, indexAtOrBefore, isMeasured, lastStep, smooth } from "../../web/history.js";
+import { indexAtOrBefore, isMeasured, lastStep, smooth } from "../../web/history.js";
 import { tickText } from "../../web/ticks.js";
 import { feed, isActive, selection, shownStep } from "../../web/run_feed.js";
 
@@ -122,17 +121,11 @@ export function metricCharts(element, part) {
     setText(part("accuracy-now"), bleuName ? scoreText(asShares([evaluated("bleu")])[0]) : formatPercent(evaluated("exact_match")));
   }
 
-  function savePng() {
-    for (const name of part("rates").open ? ["loss", "accuracy", "rate", "norm"] : ["loss", "accuracy"]) {
-      const title = feed.latest?.title + ": " + name;
-      charts[name].toCanvas({ title, width: 640, height: 340 }).toBlob((blob) => download(blob, fileName(title, "png")));
-    }
-  }
-
   part("log").addEventListener("change", () => charts.loss.setLog(part("log").checked));
   part("smoothing").addEventListener("input", show);
   part("rates").addEventListener("toggle", show);
-  part("png").addEventListener("click", savePng);
-  part("csv").addEventListener("click", () => downloadCsv(historyRows(feed.metrics), fileName(feed.latest?.title ?? "metrics", "csv")));
+  const files = () => import("./metric_files.js");
+  part("png").addEventListener("click", async () => (await files()).savePictures(charts, part("rates").open));
+  part("csv").addEventListener("click", async () => (await files()).saveTable());
   return show;
 }

@@ -2,7 +2,8 @@
 
 import { make, setText } from "../../web/dom.js";
 import { formatNumber, formatPercent } from "../../web/format.js";
-import { evaluationRows, isMeasured } from "../../web/history.js";
+import { isMeasured } from "../../web/history.js";
+import { evaluationRows } from "../../web/history_rows.js";
 import { feed } from "../../web/run_feed.js";
 
 const MAX_ROWS = 200;

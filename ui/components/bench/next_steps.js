@@ -3,7 +3,7 @@
 import { linkToTranslation } from "../../web/address.js";
 import { hasPreset, openPreset, openTab } from "../../web/navigation.js";
 import { feed } from "../../web/run_feed.js";
-import { endTour, isOffered, startTour } from "../../web/tour.js";
+import { declineTour, isOffered, startTour } from "../../web/tour_offer.js";
 
 const PLURALS = "plurals"; // a preset
 const MOST_FRAMES = 600; // to wait for a tab
@@ -40,7 +40,7 @@ export function nextSteps(part, offersTour) {
   };
   part("tour-offer").hidden = !offersTour || !isOffered();
   part("start-tour").addEventListener("click", answerOffer(startTour));
-  part("skip-tour").addEventListener("click", answerOffer(endTour));
+  part("skip-tour").addEventListener("click", answerOffer(declineTour));
   part("type-own").addEventListener("click", typeOwn);
   part("take-head").addEventListener("click", takeHead);
   part("teach-plurals").addEventListener("click", () => openPreset(PLURALS));

@@ -17,7 +17,7 @@ let view = null;
 
 /** Open the dialog; with `joining` only if the visitor comes with a class's link and is in none. */
 export async function openClass({ element, server, pick, joining }) {
-  await laterStyles;
+  await laterStyles();
   view ??= makeView(element, server, pick);
   await view.open(joining);
 }

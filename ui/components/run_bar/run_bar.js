@@ -6,10 +6,11 @@ import { patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
 import { dropDrafts } from "../../web/drafts.js";
 import { formatResult, formatSeconds } from "../../web/format.js";
+import { laterStyles } from "../../web/later_styles.js";
 import { feed, follow, isActive, onFeed, setLoading, setTranslator, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 import { reportStillOpen } from "../../web/still_open.js";
-import { startTour } from "../../web/tour.js";
+import { startTour } from "../../web/tour_offer.js";
 
 const DECODING_TABS = ["decode", "attention"];
 const WEIGHTS_MS = 1500; // between two decodes of the current input while the run trains
@@ -140,7 +141,7 @@ export function mount({ element, trigger, props, server, watch }) {
   async function openMenu(action = "open") {
     if (menu) return menu[action](); // at once, so that a key that follows reaches it
     try {
-      const { runMenu } = await import("./run_menu.js");
+      const [{ runMenu }] = await Promise.all([import("./run_menu.js"), laterStyles()]);
       menu ??= runMenu({ element, server, pick, gone: (run) => trigger("gone", { run }), renamed });
       return menu[action]();
     } catch (error) {

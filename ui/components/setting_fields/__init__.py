@@ -11,8 +11,8 @@ KEPT = "attention-lab-draft-preset"
 """Where the browser keeps the changed form as YAML, in the tab's storage, until a run is started: see
 ui/web/drafts.js."""
 
-WITH_KEPT = f"(run, form) => [run, {{ ...form, kept: sessionStorage.getItem('{KEPT}') ?? '' }}]"
-"""Script that adds what was kept to the component's value, the second of two inputs."""
+WITH_KEPT = f"(form) => ({{ ...form, kept: sessionStorage.getItem('{KEPT}') ?? '' }})"
+"""Script that adds what was kept to the component's value, the only input."""
 
 
 class SubmittedFields(BaseModel):
