@@ -5,6 +5,8 @@ the router of a school. Each trains ``tiny``. Until all are finished, each decod
 back to snapshots of the training, waiting 2 to 6 seconds before each step; with their own run once it has weights, and
 with the shipped run before. Their pages poll the run and the class, and the teacher's page polls the board, as the
 page's scripts do.
+
+With ``--attack``, a student like any other tries to stop the class all the time; see ``attacker``.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from typing import Any
 import httpx
 
 from benchmarks.page_load.app_process import SHIPPED_RUN, PageClient, serve_app
+from benchmarks.page_load.attacker import NICKNAME, Attacker
 from benchmarks.page_load.load import ResponseTimes
 
 ADDRESS = "203.0.113.7"  # address of the school behind its proxy
@@ -191,14 +194,16 @@ class Teacher(Person):
                     self.finished_at.setdefault(row["nickname"], now)
 
 
-def lead_class(num_students: int, *, minutes: float) -> dict[str, Any]:
+def lead_class(num_students: int, *, minutes: float, is_attacked: bool = False) -> dict[str, Any]:
     """Hold a class until all runs are finished, at least for ``minutes``, and return the figures."""
     log, is_over = Log(), threading.Event()
     with serve_app() as app:
         teacher = Teacher(app.address, log)
         students = [Student(app.address, log, f"Student {at}", teacher.code, seed=at) for at in range(num_students)]
+        attacker = Attacker(app.address, teacher.code, ADDRESS)
         started = time.perf_counter()
-        stays = [threading.Thread(target=each.stay, args=(is_over,), daemon=True) for each in students]
+        stays = [threading.Thread(target=attacker.stay, args=(is_over,), daemon=True)] if is_attacked else []
+        stays += [threading.Thread(target=each.stay, args=(is_over,), daemon=True) for each in students]
         stays.append(threading.Thread(target=teacher.watch, args=(is_over,), daemon=True))
         for each in stays:
             each.start()
@@ -212,6 +217,7 @@ def lead_class(num_students: int, *, minutes: float) -> dict[str, Any]:
             each.join(timeout=60)
         megabytes = app.megabytes("VmHWM")
         csv_text = (teacher.call("class_results") or {}).get("csv", "")
+        rows = (teacher.call("class_board") or {}).get("rows", [])
     finished = [each.finished_at for each in students if each.finished_at is not None]
     both = [each for each in students if each.finished_at is not None and each.nickname in teacher.finished_at]
     behind = [max(0.0, teacher.finished_at[each.nickname] - (each.finished_at or 0.0)) for each in both]
@@ -221,6 +227,8 @@ def lead_class(num_students: int, *, minutes: float) -> dict[str, Any]:
         "finished": len(finished),
         "rows_of_results": len(csv_text.splitlines()) - 1,
         "seconds_until_all_finished": max(finished) - started if len(finished) == num_students else None,
+        "attacks": {"accepted": attacker.accepted, "refused": attacker.refused},
+        "left_active": sum(row["nickname"].startswith(NICKNAME) and row["status"] in ACTIVE for row in rows),
         "errors": log.errors,
         "answers": {name: vars(ResponseTimes.of(seconds)) for name, seconds in sorted(log.seconds.items())},
         "all": vars(
@@ -259,6 +267,9 @@ def print_figures(figures: dict[str, Any]) -> None:
         values = " ".join(f"{1000 * times[key]:>6.0f} ms" for key in ("median", "p95", "max"))
         print(f"  {name:26} {times['count']:>8} {values}")
     print(f"  longest time between two answers of the board: {figures['longest_between_boards']:.1f} s")
+    if any(figures["attacks"].values()):
+        print("  attacks: {accepted} accepted, {refused} refused".format(**figures["attacks"]), end="; ")
+        print(f"runs of the attacker that are active after the last visit: {figures['left_active']}")
     until = figures["seconds_until_all_finished"]
     ended = "not all" if until is None else f"all after {until:.0f} s"
     print(f"  finished runs: {figures['finished']} of {figures['students']}, {ended}")
@@ -272,10 +283,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--students", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--attack", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    figures = lead_class(options.students, minutes=options.minutes)
+    figures = lead_class(options.students, minutes=options.minutes, is_attacked=options.attack)
     print_figures(figures)
     missed = missed_targets(figures)
     print("\n" + (f"missed: {', '.join(missed)}" if missed else "all targets reached"))

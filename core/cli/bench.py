@@ -40,6 +40,7 @@ def _bench_page(options: argparse.Namespace) -> int:
     command += ["--minutes", str(minutes)] * (minutes is not None)
     for name, count in people.items():
         command += [f"--{name}", str(count)]
+    command += ["--attack"] * getattr(options, "attack", False)
     command += ["--json"] * options.json
     sys.stdout.flush()
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode  # noqa: S603 - this repository's own program

@@ -40,6 +40,7 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
     classroom = subjects.add_parser("class", help="a teacher and a class of students who train and look inside")
     classroom.add_argument("--students", type=int, default=40, metavar="N", help="number of students (default: 40)")
     classroom.add_argument("--minutes", type=float, default=3.0, metavar="N", help="least duration (default: 3)")
+    classroom.add_argument("--attack", action="store_true", help="with a student who tries to stop the class")
     subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
     estimate = subjects.add_parser("estimate", help="estimated training times, compared with real trainings")
     estimate.add_argument(
