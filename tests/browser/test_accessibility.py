@@ -192,6 +192,7 @@ def focused(page: Page, css: str) -> bool:
     return page.evaluate("(css) => document.activeElement?.closest(css) != null", css)
 
 
+@pytest.mark.usefixtures("hurry")  # the training lasts until Stop is pressed
 def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()
     press_until_focused(page, "Tab", "button[role=tab][data-tab-id=train]")
