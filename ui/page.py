@@ -101,10 +101,11 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             "outputs": list(decode_outputs.values()),
             "concurrency_limit": 4,
             **QUIET,
+            **LATEST,
         }
         triggers = [ask.button.click, ask.text.submit, strategy.prefix.submit]
         triggers += [each.input for each in (strategy.kind, *strategy.controls)]
-        gr.on(triggers, **decode_event, **LATEST)
+        gr.on(triggers, **decode_event)
         decode_tab.compare.click(
             by_name(partial(decode.compare, runs), decode_tab.outputs),
             [run, spec, ask.text, strategy.prefix, *strategy.controls],
@@ -112,7 +113,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             concurrency_limit=4,
             **QUIET,
         )
-        decode_tab.examples.click(_example, decode_tab.examples, ask.text, **QUIET).then(**decode_event)
+        decode_tab.examples.click(_example, decode_tab.examples, ask.text, **QUIET, **LATEST).then(**decode_event)
         for change in attention_tab.interventions_changed:
             # Its result is beside the pressed head
             change.then(**decode_event | {"fn": by_name(partial(_decode_part, runs), decode_outputs)})
@@ -133,6 +134,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             list(readable.values()),
             concurrency_limit=4,
             **QUIET,
+            **LATEST,
         )
         bar.pick(_picked_run, None, run, **QUIET)
         sweep_view.pick(_picked_run, None, run, **QUIET)
@@ -144,7 +146,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         bar.status(
             by_name(partial(_run_updates, runs), run_outputs), [run, spec], list(run_outputs.values()), **QUIET
         ).then(**refresh_event)
-        bar.weights(**refresh_event, **LATEST)
+        bar.weights(**refresh_event)
 
         # Links to the tab Look inside
         links = {"tabs": tabs, "viewer": attention_tab.viewer}
@@ -154,7 +156,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             (train_tab.model.inspect, _inspect_block),
         ):
             link(by_name(opened, links), current_decode, list(links.values()), **QUIET)
-        decode_tab.translations.pick(_picked_sentence, None, ask.text, **QUIET).then(
+        decode_tab.translations.pick(_picked_sentence, None, ask.text, **QUIET, **LATEST).then(
             **decode_event | {"fn": by_name(partial(_decode_part, runs, asked=True), decode_outputs)}
         )
 

@@ -137,3 +137,18 @@ def test_stop_can_be_pressed_only_while_there_is_something_to_stop(page: Page, r
     expect(page.locator("#run-bar .status")).to_contain_text("finished")
     expect(stop).to_be_disabled()
     expect(page.get_by_role("button", name="Resume")).to_be_hidden()
+
+
+def test_of_two_examples_pressed_one_after_the_other_the_last_is_answered(empty_page: Page, address: str):
+    page = empty_page
+    page.goto(f"{address}?run={SHIPPED}&input=4+8+2+9&tab=decode")
+    expect(page.locator("#answer .output .tile")).to_have_text(list("9284"))
+    page.locator("#examples").evaluate(
+        """(examples) => {
+            const press = (text) => [...examples.querySelectorAll("button")].find((each) => each.innerText === text).click();
+            press("1 2 3");
+            setTimeout(press, 30, "1 1 1 1"); // the first is not answered yet
+        }"""
+    )
+    expect(page.get_by_role("textbox", name="Input")).to_have_value("1 1 1 1")
+    expect(page.locator("#answer .output .tile")).to_have_text(list("1111"))

@@ -19,7 +19,7 @@ from ui.components.doctor import doctor
 from ui.components.failure_gallery import failure_gallery
 from ui.components.notice import NO_RUN, notice, problem
 from ui.components.report_view import NO_REPORT, report_view
-from ui.events import CPU, QUIET
+from ui.events import CPU, LATEST, QUIET
 from ui.serving.cancellation import Cancellation
 from ui.tabs.cancellable import cancellable, done
 from ui.updates import Updates, by_name, each_by_name
@@ -58,7 +58,7 @@ def build(runs: VisitorRuns, run: gr.State) -> ReportTab:
         findings = doctor(runs)
     view = report_view(runs)
     outputs = {"report_message": message, "button": button, "report": view}
-    event: dict[str, Any] = {"inputs": run, "outputs": list(outputs.values()), **QUIET}
+    event: dict[str, Any] = {"inputs": run, "outputs": list(outputs.values()), **QUIET, **LATEST}
     for listen in (button.click, view.begin):
         listen(by_name(partial(_measuring, runs), outputs), **event).then(
             by_name(partial(write, runs), outputs), **event, **CPU

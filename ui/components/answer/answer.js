@@ -81,13 +81,16 @@ export function mount({ element, trigger, props, watch }) {
     return make("span", { class: "muted" }, " " + (step.forced ? "prefix, " : "") + formatPercent(step.probability));
   }
 
-  /** A candidate of a step; `ask`, if there is one, asks why the produced token was chosen rather than this one. */
+  /**
+   * A candidate of a step; `ask`, if there is one, asks why the produced token was chosen rather than this one. The keyboard
+   * asks with "why?" and chooses the other token there, so that a table of steps is not a hundred stops of Tab.
+   */
   function makeCandidate({ token, probability }, name, ask) {
     const fill = make("span", { class: "fill" });
     fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
     const term = { "data-term": token.startsWith("<") ? token : null };
     return make("span", { class: "candidate" },
-      ask ? make("button", { type: "button", class: "token ask", ...ask, ...term }, name(token)) : make("span", { class: "token", ...term }, name(token)),
+      ask ? make("button", { type: "button", class: "token ask", tabindex: -1, ...ask, ...term }, name(token)) : make("span", { class: "token", ...term }, name(token)),
       make("span", { class: "probability" }, formatPercent(probability)),
       make("span", { class: "bar", "aria-hidden": "true" }, fill));
   }
