@@ -15,7 +15,8 @@ previous result during every update."""
 
 LATEST: dict[str, Any] = {"trigger_mode": "always_last"}
 """While a call is running, only the latest of the following events is kept: intermediate values of a slider or a text
-need no answer, and would delay the last one's. Without it, Gradio drops what is pressed meanwhile, also in a ``then``."""
+need no answer, and would delay the last one's. Without it, Gradio drops what is pressed meanwhile, also in a ``then``.
+"""
 
 CPU: dict[str, Any] = {"concurrency_id": "cpu", "concurrency_limit": 2}
 """For handlers that compute for a second or more: at most two of them run together, see also ``FairQueue``."""

@@ -145,7 +145,8 @@ def test_of_two_examples_pressed_one_after_the_other_the_last_is_answered(empty_
     expect(page.locator("#answer .output .tile")).to_have_text(list("9284"))
     page.locator("#examples").evaluate(
         """(examples) => {
-            const press = (text) => [...examples.querySelectorAll("button")].find((each) => each.innerText === text).click();
+            const buttons = [...examples.querySelectorAll("button")];
+            const press = (text) => buttons.find((each) => each.innerText === text).click();
             press("1 2 3");
             setTimeout(press, 30, "1 1 1 1"); // the first is not answered yet
         }"""
