@@ -184,14 +184,14 @@ def shown_head(lesson: str, kind: FigureKind) -> int:
 
 @claim(
     "tokens",
-    "the vocabulary, has 13 tokens: the ten digits, and three special tokens",
+    "the vocabulary, has 13 tokens: first three special tokens",
     "a vector of 64 numbers",
     "it reads `4 8 4 9` and writes `9 4 8 4`",
 )
 def test_the_tokens_and_their_ids(loaded: Trained, model: Transformer):
     tokens = loaded.task.src_vocab.tokens
     assert (len(tokens), model.config.d_model) == (13, 64)
-    assert sorted(tokens[3:]) == list("0123456789")
+    assert tokens == ("<PAD>", "<BOS>", "<EOS>", *"0123456789")
     assert inspect(model, loaded.task, "4 8 4 9").output == list("9484")
     assert token_vectors(model, loaded.task, "4 8 4 9").ids == [1, 7, 11, 7, 12, 2]
     assert number("tokens", "rows-of-sevens") == (len(set(token_vectors(model, loaded.task, "7 7 7 7").ids)), 0)
@@ -286,7 +286,7 @@ def test_a_head_follows_the_diagonal_with_equal_digits_too(loaded: Trained):
         assert heads.mean(dim=0).argmax(dim=-1).tolist() == [4, 3, 2, 1], text
 
 
-@claim("masks", "Remove the check mark, and earlier steps move too", "All earlier steps move by 0 %")
+@claim("masks", "Predict which steps move with the mask, and which without it", "All earlier steps move by 0 %")
 def test_the_causal_mask_hides_the_future(loaded: Trained, model: Transformer):
     masked, opened = (check_causality(model, loaded.task, EXAMPLE, masked=each) for each in (True, False))
     assert masked.changes[:-1] == [0] * 4
@@ -312,7 +312,7 @@ def test_the_mask_hides_pad(loaded: Trained, model: Transformer):
         assert opened.source.count("<PAD>") == num_pad
 
 
-@claim("masks", "sees only `<BOS>`, always has a 1 there")
+@claim("masks", "sees only <BOS>, and always has a 1 there")
 def test_the_first_row_of_a_causal_map_is_1(decoded: Inspection):
     assert decoded.maps.decoder[:, 0, :, 0, 0].tolist() == [[1.0] * 4] * 2
 
