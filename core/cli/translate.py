@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
             elif result.note:
                 first_note = first_note or f"line {number}: {result.note}"
                 num_noted += 1
+    sys.stdout.flush()  # without a reader, nothing more is said
     if num_noted:
         others = f"; {num_noted - 1:,} more lines have such a note, see --json" if num_noted > 1 else ""
         print(first_note + others, file=sys.stderr)

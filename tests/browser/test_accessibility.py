@@ -215,7 +215,7 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     press_until_focused(page, "Tab", "#tabs [role=tab]")
     press_until_focused(page, "Tab", "button[role=tab][data-tab-id=decode]")
     page.keyboard.press("Enter")
-    press_until_focused(page, "Tab", "#input")
+    press_until_focused(page, "Shift+Tab", "#input", most=10)  # above the tabs in the document
     page.keyboard.press("Control+a")
     page.keyboard.type("1 2 3")
     page.keyboard.press("Enter")
