@@ -184,3 +184,8 @@ def test_only_one_script_changes_or_parses_the_address():
 def test_comments_are_removed_and_nothing_else():
     script = '  // why\nconst a = "//";\n\n/** What\n * it is. */\n  f(a); // kept\n'
     assert without_comments(script) == 'const a = "//";\nf(a); // kept\n'
+
+
+def test_all_folds_are_marked_at_their_beginning():
+    sheets = {path.name: path.read_text() for path in UI.rglob("*.css")}
+    assert [name for name, sheet in sheets.items() if "summary::after" in sheet or "◀" in sheet] == []
