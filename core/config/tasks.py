@@ -389,7 +389,7 @@ class OwnPairsConfig(SubwordsConfig):
     data: Annotated[
         str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the pairs, which are stored with the run"), FIXED
     ]
-    num_sources: Annotated[int, Field(ge=10, description="distinct sources in the data"), FIXED]
+    num_sources: Annotated[int, Field(ge=10, le=10**9, description="distinct sources in the data"), FIXED]
     origin: Annotated[
         str,
         Field(

@@ -43,7 +43,7 @@ def without_the_cache_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Count the status files and the presets that are read."""
     counts = {"run.json": 0, "preset.yaml": 0}
-    genuine = {name: getattr(core.runs.folder.RunFolder, name) for name in ("written_info", "preset")}
+    genuine = {name: getattr(core.runs.folder.RunFolder, name) for name in ("written_info", "read_preset")}
 
     def counting(file: str, function: Callable) -> Callable:
         def call(*arguments):
@@ -53,7 +53,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return call
 
     monkeypatch.setattr(core.runs.folder.RunFolder, "written_info", counting("run.json", genuine["written_info"]))
-    monkeypatch.setattr(core.runs.folder.RunFolder, "preset", counting("preset.yaml", genuine["preset"]))
+    monkeypatch.setattr(core.runs.folder.RunFolder, "read_preset", counting("preset.yaml", genuine["read_preset"]))
     return counts
 
 

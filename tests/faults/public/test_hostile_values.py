@@ -62,6 +62,7 @@ REQUESTS = {
     "vectors": LESSON,
     "scores": LESSON,
     "decode": LESSON,
+    "reading": LESSON,
     "orders": LESSON | {"other": "9284"},
     "causality": LESSON | {"masked": True},
     "padding": LESSON | {"masked": True, "num_pad": 3},
