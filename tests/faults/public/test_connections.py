@@ -77,7 +77,9 @@ def test_what_was_typed_survives_an_outage_in_which_gradio_reloads_the_page(
     context.set_offline(True)
     page.locator("#decode").click()
     expect(page.locator("#run-bar .message-text")).to_contain_text("No connection to the server", timeout=SECONDS)
-    expect(page.get_by_text("Connection to the server was lost")).to_be_attached(timeout=SECONDS)  # of Gradio, and hidden
+    expect(page.get_by_text("Connection to the server was lost")).to_be_attached(
+        timeout=SECONDS
+    )  # of Gradio, and hidden
     context.set_offline(False)
     page.wait_for_function("() => !document.body?.isOld && document.querySelector('#input textarea')", timeout=SECONDS)
     expect(page.locator("#input textarea")).to_have_value("5 5 5", timeout=SECONDS)
