@@ -8,6 +8,6 @@ _AT_START = time.time() - time.monotonic()
 def steady_time() -> float:
     """Return seconds since 1970 by the clock as it was when the program started.
 
-    A clock that is set forward by a day meanwhile ends no class and deletes no run.
+    A change of the clock after that ends no class and deletes no run.
     """
     return _AT_START + time.monotonic()

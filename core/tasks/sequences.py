@@ -98,10 +98,14 @@ class SequenceTask(Task):
         return [symbols[position] for position in self._positions(symbols)]
 
     def split_of(self, symbols: Sequence[str]) -> Split | None:
-        """Return the split of an input of a training length; see ``Task.split_of``."""
-        if len(symbols) not in self.trained_lengths:
+        """Return the split of an input of a training length; see ``Task.split_of``.
+
+        None for one with a special token such as UNK: training puts them into inputs of its own, whatever the hash.
+        """
+        ids = self.src_vocab.encode(symbols)
+        if len(ids) not in self.trained_lengths or min(ids) < self.src_vocab.first_symbol_id:
             return None
-        return split_of(torch.tensor([self.src_vocab.encode(symbols)]))
+        return split_of(torch.tensor([ids]))
 
     def gold_alignment(self, symbols: Sequence[str]) -> list[list[int]]:
         """Return the source positions of each symbol of the answer; see ``Task.gold_alignment``."""

@@ -24,3 +24,5 @@ def test_other_inputs_are_in_none():
     assert build_task(load_preset("plurals").task).split_of(list("blorf")) is None  # among no pairs
     assert build_task(load_preset("digits-reversal").task).split_of(list("12")) is None  # shorter than in training
     assert build_task(load_preset("addition").task).split_of([*"12345", "+", "1"]) is None
+    words = build_task(load_preset("words-reversal-transformer").task)
+    assert words.split_of(words.tokenize("the xylophone sat")) is None  # training hides words of its own inputs
