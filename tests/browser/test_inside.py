@@ -216,3 +216,7 @@ def test_any_token_of_the_table_of_steps_asks_why(empty_page: Page, address: str
     expect(why.locator(".say")).to_be_in_viewport()
     expect(why.locator(".foil")).to_have_value("")
     expect(why.get_by_role("radio", name="8", exact=True)).to_be_checked()
+    page.evaluate("scrollTo(0, 0)")
+    open_tab(page, "Decode")
+    page.locator("#answer").get_by_role("button", name="Why 8?", exact=True).first.click()  # answered already
+    expect(why.locator(".say")).to_be_in_viewport()
