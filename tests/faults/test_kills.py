@@ -15,6 +15,7 @@ from core.storage.tensor_file import is_intact, load_weights, previous_path
 from core.teaching.bugs import new_state
 from tests.faults.children import processes, save_repeatedly, train_on
 from tests.faults.fingerprints import fingerprint
+from tests.support.run_helpers import wait_for
 
 SAVE_KILLS = 200
 TRAINING_KILLS = 12  # of each family
@@ -37,6 +38,11 @@ def received(connection) -> list:
 
 def leftovers(folder: RunFolder) -> list[str]:
     return [name for name in os.listdir(folder.path) if name.endswith(".tmp")]
+
+
+def recorded(folder: RunFolder) -> int:
+    """Return how many lines a run's metrics have."""
+    return folder.metrics.read_bytes().count(b"\n") if folder.metrics.exists() else 0
 
 
 def test_killed_saves_tear_no_file_and_lose_no_completed_save(root, tiny, row):
@@ -93,9 +99,7 @@ def test_training_killed_repeatedly_equals_the_uninterrupted_run(root, preset, r
     straight = context.Process(target=train_on, args=(root, "straight", sender))
     straight.start()
     receiver.recv()
-    start = time.perf_counter()
     straight.join()
-    longest = (time.perf_counter() - start) / 6  # so that training does not end before it was killed often
     killed = RunFolder(root, "killed")
     kills, steps = 0, []
     while killed.read_info().status != "finished":
@@ -103,14 +107,17 @@ def test_training_killed_repeatedly_equals_the_uninterrupted_run(root, preset, r
         process = context.Process(target=train_on, args=(root, "killed", sender), kwargs={"as_server": kills % 2})
         process.start()
         receiver.recv()
-        process.join(rng.uniform(0.0, longest) if kills < TRAINING_KILLS else None)
-        if process.is_alive():
-            kill(process)
-            kills += 1
-            assert killed.read_info().status == "interrupted"
-            steps.append(load_state(killed.last, preset).step if killed.last.exists() else 0)
+        if kills == TRAINING_KILLS:
+            process.join()
+            continue
+        wanted = recorded(killed) + rng.randint(0, 18)  # twelve of them end before the 300 updates do
+        wait_for(lambda wanted=wanted: recorded(killed) >= wanted, seconds=120)
+        time.sleep(rng.uniform(0.0, 0.02))  # anywhere within an update, an evaluation or a save
+        kill(process)
+        kills += 1
+        assert killed.read_info().status == "interrupted"
+        steps.append(load_state(killed.last, preset).step if killed.last.exists() else 0)
     assert fingerprint(killed) == fingerprint(RunFolder(root, "straight"))
-    assert kills >= 10
     family = preset.model.family
     result = f"equal to the uninterrupted run bit for bit; resumed at {', '.join(map(str, steps))} of 300"
     row("R2", f"kill -9 while training, {family}", f"{kills} kills", result)

@@ -48,10 +48,22 @@ def test_a_page_keeps_its_session(page):
         assert "a page" in blocks.state_holder.session_data
 
 
+def test_what_gradio_keeps_of_answered_calls_is_dropped(page, monkeypatch: pytest.MonkeyPatch):
+    blocks, client = page
+    queue = blocks._queue
+    monkeypatch.setattr(call_limits, "KEPT_SESSIONS", 3)
+    for _ in range(8):
+        assert "event: complete" in call(client)
+    waiting = client.post("/call/list_runs", json={"data": []}).raise_for_status().json()["event_id"]
+    assert len(queue.pending_event_ids_session) <= 4
+    assert len(queue.pending_messages_per_session) <= 4
+    assert "event: complete" in client.get(f"/call/list_runs/{waiting}").text  # which was not fetched yet
+
+
 def test_answers_that_nobody_fetches_are_forgotten(page, monkeypatch: pytest.MonkeyPatch):
     blocks, client = page
     queue = blocks._queue
-    monkeypatch.setattr(call_limits, "MAX_PENDING_SESSIONS", 3)
+    monkeypatch.setattr(call_limits, "KEPT_SESSIONS", 3)
     for _ in range(5):
         client.post("/call/list_runs", json={"data": []}).raise_for_status()
     assert len(queue.pending_event_ids_session) >= 5  # they may still be fetched

@@ -20,7 +20,7 @@ from ui.serving.visitors import Presence, visitor_of
 MAX_WAITING = 512  # calls in the queue, of all visitors; forty pages that open together have four each
 EVENTS_PER_VISITOR, EVENTS_PER_NETWORK = 16, MAX_WAITING // 2
 THREADS_PER_VISITOR, THREADS_PER_NETWORK = 12, 32  # of the 40 that Gradio and Starlette answer requests in
-MAX_PENDING_SESSIONS = 4_000  # twice as many as those whose answers Gradio keeps
+KEPT_SESSIONS = 64  # of which what Gradio keeps of their answers is not looked through
 MAX_WAIT, SECONDS_BETWEEN_LOOKS = 8.0, 0.05  # for a thread of the network; a page gives up after ten seconds
 _IN_THREADS = ("/gradio_api/component_server", "/gradio_api/run/", "/gradio_api/api/", "/download/")
 _LIMITED = (*_IN_THREADS, "/gradio_api/mcp")  # those of MCP wait for calls
@@ -69,7 +69,7 @@ class FairQueue(Queue):
             self._entering.remove(visitor)
         for each in self.event_queue_per_concurrency_id.values():
             each.queue[:] = in_fair_order(each.queue)
-        self._forget_undeliverable()
+        self._forget_answered()
         return pushed
 
     def get_events(self) -> tuple[list[Event], bool, str] | None:
@@ -108,12 +108,17 @@ class FairQueue(Queue):
         if event.session_hash == event._id and isinstance(sessions, LightSessions):
             sessions.forget(event.session_hash)
 
-    def _forget_undeliverable(self) -> None:
-        """Drop the ids of calls whose answers Gradio dropped; it would keep a set for each session for good."""
+    def _forget_answered(self) -> None:
+        """Drop what Gradio keeps of sessions that wait for nothing; it would be 7 KB of each of the last 2,000.
+
+        A session's next call makes it anew. Ids of calls whose answers Gradio dropped, as nobody fetched them, go too.
+        """
         ids, answers = self.pending_event_ids_session, self.pending_messages_per_session
-        if len(ids) > MAX_PENDING_SESSIONS:
-            for session in [session for session in ids if session not in answers]:
+        if len(answers) > KEPT_SESSIONS or len(ids) > KEPT_SESSIONS:
+            for session in [session for session, waiting in ids.items() if not waiting or session not in answers]:
                 del ids[session]
+            for session in [session for session in answers if session not in ids]:
+                del answers[session]
 
 
 def refusal(visitor: Visitor, present: Iterable[Visitor], *, per_visitor: int, per_network: int) -> str:
