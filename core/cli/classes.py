@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from core.runs import DEFAULT_ROOT
-from core.server.classes import Class
 from core.server.registry import CLASSES
+from core.server.stored_class import Class
 from core.storage.errors import InputError, LabError
 
 _COLUMNS = ("id", "open for", "students", "waiting", "door", "code", "network")

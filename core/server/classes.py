@@ -9,163 +9,41 @@ import logging
 import re
 import secrets
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from core.config import NAME_PATTERN
 from core.server.limits import Limits
 from core.server.networks import site_of
 from core.server.nicknames import look_alike, validate_nickname
 from core.server.steady_time import steady_time
+from core.server.stored_class import (
+    ALPHABET,
+    CODE_LENGTH,
+    CODE_PATTERN,
+    MAX_APPLICANTS,
+    MAX_STUDENT_RUNS,
+    Applicant,
+    Class,
+    Handout,
+    Student,
+)
+from core.server.wrong_codes import WrongCodes
 from core.storage.atomic import write_atomically
 from core.storage.error_messages import explain_error
 from core.storage.errors import LabError
-from core.text.validation import validate_text
 
-ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # without I, L, O, 0 and 1, which look alike
-CODE_LENGTH = 8  # 31^8: 850 billion codes
-MAX_WRONG_CODES, WRONG_CODE_SECONDS = 60, 600.0  # of one network: forty students mistype
-MAX_APPLICANTS = 100  # who wait for the teacher to let them in
-MAX_NETWORKS = 10_000  # whose wrong codes are remembered
-MAX_STUDENT_RUNS = 50  # remembered of each student, the latest
-MAX_PARAMETERS, MAX_VALUE = 40, 2_000  # of a page's address that the teacher sends
 MAX_HOURS = 24  # that a class lasts, whoever visits it
 CLASSES_PER_NETWORK = 2  # a school has one address; the second only while half of all are free
 DOORS = ("open", "approval", "locked")
 _log = logging.getLogger(__name__)
-_CODE = re.compile(f"[{ALPHABET}]{{{CODE_LENGTH}}}")
 
 
 class ClassError(LabError):
     """There is no such class or student, a limit on classes is reached, or a class cannot be saved."""
-
-
-def _nickname(text: str) -> str:
-    if validate_nickname(text) != text:
-        raise ValueError("spaces around the nickname")
-    return text
-
-
-def _value(text: str) -> str:
-    return validate_text("value", text, max_length=MAX_VALUE)
-
-
-Id = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Parameters = Annotated[
-    dict[Annotated[str, Field(pattern=r"^[a-z_]{1,30}$")], Annotated[str, AfterValidator(_value)]],
-    Field(min_length=1, max_length=MAX_PARAMETERS),
-]
-
-
-class _Stored(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
-
-
-class Applicant(_Stored):
-    """A visitor who waits for the teacher to let them in.
-
-    Attributes:
-        number: names them on the teacher's page, where owners' ids are not shown; theirs as a student too.
-        owner: id of the visitor.
-    """
-
-    number: int = Field(ge=1)
-    owner: Id
-    nickname: Annotated[str, AfterValidator(_nickname)]
-
-
-class Student(Applicant):
-    """A student.
-
-    Attributes:
-        runs: names of the runs that were started or resumed in the class, the latest last.
-        help_since: when the student asked for help, in seconds since 1970; None if they did not.
-    """
-
-    runs: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = Field(default=(), max_length=MAX_STUDENT_RUNS)
-    help_since: float | None = None
-
-
-class Handout(_Stored):
-    """What the teacher sent to all: parameters of the page's address, and a number that grows with each."""
-
-    number: int = Field(ge=1)
-    parameters: Parameters
-
-
-class Class(_Stored):
-    """A class, as stored.
-
-    Attributes:
-        id: also the name of its file.
-        teacher: id of the visitor who opened it.
-        pool: names the runs that share one turn in the queue: those of all classes that were opened from one network.
-        site: as ``pool``, of the networks of IPv6 that may be the same customer's.
-        opened: in seconds since 1970.
-        next_number: of the next student.
-        door: whether the code lets students in, lets them ask the teacher, or lets nobody in.
-    """
-
-    id: str = Field(pattern=r"^[0-9a-f]{16}$")
-    code: str = Field(pattern=f"^{_CODE.pattern}$")
-    teacher: Id
-    pool: str = Field(pattern=r"^class-[0-9a-f]{16}$")
-    site: str = Field(default="", pattern=r"^(class-[0-9a-f]{16})?$")
-    opened: float
-    next_number: int = Field(default=1, ge=1)
-    students: tuple[Student, ...] = Field(default=(), max_length=10_000)
-    handout: Handout | None = None
-    door: Literal["open", "approval", "locked"] = "open"
-    applicants: tuple[Applicant, ...] = Field(default=(), max_length=MAX_APPLICANTS)
-
-    def student(self, owner: str) -> Student | None:
-        """Return a visitor as a student of this class; None if they are not."""
-        return next((each for each in self.students if each.owner == owner), None)
-
-
-class WrongCodes:
-    """Wrong codes that each network has tried lately. Visitors can invent cookies, but not addresses.
-
-    Of a network with many, the teacher decides who comes in. A correct code is never refused; otherwise one student
-    could keep a whole school out with wrong ones. There are 850 billion codes, and a class lasts for a day.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock, self._tries = clock, OrderedDict[str, deque[float]]()
-
-    def suspects(self, network: str) -> bool:
-        """Return whether a network has tried so many codes that someone may be guessing."""
-        tries = self._tries.get(network, deque())
-        while tries and self._clock() - tries[0] > WRONG_CODE_SECONDS:
-            tries.popleft()
-        return len(tries) >= MAX_WRONG_CODES
-
-    def count(self, network: str) -> None:
-        """Count a wrong code."""
-        self._tries.setdefault(network, deque(maxlen=MAX_WRONG_CODES)).append(self._clock())
-        self._tries.move_to_end(network)
-        while len(self._tries) > MAX_NETWORKS:
-            self._tries.popitem(last=False)
-
-
-@dataclass(frozen=True)
-class LessonProgress:
-    """What a student's page last said about lessons.
-
-    Attributes:
-        lesson: the one that was opened last; "" if none was.
-        answered, right: how many of its questions were answered, and answered correctly.
-    """
-
-    lesson: str = ""
-    answered: int = 0
-    right: int = 0
 
 
 class Classes:
@@ -194,7 +72,6 @@ class Classes:
         self._class_of: dict[str, str] = {}  # id of the class by visitor, the teacher's too; replaced, never changed
         self._teacher_of: dict[str, str] = {}  # by run; replaced, never changed
         self._visited: dict[str, float] = {}  # by visitor in a class, since the server started
-        self._lessons: dict[str, LessonProgress] = {}  # by student, since the server started
         self._started = clock()
         for file in sorted(folder.glob("*.json")):
             self._read(file)
@@ -234,15 +111,6 @@ class Classes:
         """Note that a visitor's page asked about its class."""
         if owner in self._class_of:
             self._visited[owner] = self._clock()
-
-    def note_lesson(self, owner: str, progress: LessonProgress) -> None:
-        """Note what a student's page says about lessons; it is kept in memory only."""
-        if owner in self._class_of:
-            self._lessons[owner] = progress
-
-    def lesson_of(self, owner: str) -> LessonProgress:
-        """Return what a student's page last said about lessons."""
-        return self._lessons.get(owner, LessonProgress())
 
     def _of(self, owner: str | None) -> Class | None:
         found = self._classes.get(self._class_of.get(owner or "", ""))
@@ -406,6 +274,18 @@ class Classes:
             since = (student.help_since or self._clock()) if wanted else None
             self._replace(attended, student, help_since=since)
 
+    def note_lesson(self, owner: str, lesson: str, answers: Mapping[str, float]) -> None:
+        """Note which lesson a visitor opened last, and all that they answered; nothing if they are in no class."""
+        with self._lock:
+            attended = self.attended_by(owner)
+            student = attended.student(owner) if attended is not None else None
+            if attended is None or student is None or (student.lesson, student.answers) == (lesson, answers):
+                return
+            try:
+                self._replace(attended, student, lesson=lesson, answers=dict(answers))
+            except ClassError as error:  # the student's page asks for more than this
+                _log.warning("answers not noted: %s", error)
+
     def add_run(self, owner: str | None, run: str) -> None:
         """Note that a visitor started or resumed a run, which their teacher may then view; nothing if in no class."""
         with self._lock:
@@ -440,7 +320,7 @@ class Classes:
         for each in self._classes.values():
             if each.code == plain:
                 return each
-        if _CODE.fullmatch(plain):
+        if re.fullmatch(CODE_PATTERN, plain):
             self._wrong_codes.count(site_of(network))
         raise ClassError(f"no open class has the code {code[:20]!r}; it has {CODE_LENGTH} letters and digits")
 
@@ -529,7 +409,6 @@ class Classes:
         self._applied_to = {waiting.owner: each.id for each in classes for waiting in each.applicants}
         self._class_of |= {each.teacher: each.id for each in classes}
         self._teacher_of = {run: each.teacher for each in classes for one in each.students for run in one.runs}
-        self._lessons = {owner: each for owner, each in list(self._lessons.items()) if owner in self._class_of}
         self._visited = {owner: at for owner, at in list(self._visited.items()) if owner in self._class_of}
 
 

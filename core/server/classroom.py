@@ -1,13 +1,14 @@
 """What a visitor may do with classes, as a teacher or as a student: a teacher reads the runs of their class only."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from core.runs import RunError, RunQuality
-from core.server.classes import Class, ClassError, Handout, LessonProgress, Student
+from core.server.classes import ClassError
 from core.server.registry import Runs
 from core.server.steady_time import steady_time
+from core.server.stored_class import Class, Handout, Student
 
 BY_TEACHER = "stopped and saved by the teacher of the class; press Resume to continue"
 AWAY_SECONDS = 90.0  # since the student's page last asked: browsers let a hidden page ask once a minute
@@ -46,6 +47,7 @@ class BoardRow:
         help_seconds: how long ago the student asked for help; None if they did not.
         is_away: whether the student's page is closed.
         num_active: number of runs that train or wait, which ``Classroom.stop`` stops.
+        lesson, answers: see ``Student``.
     """
 
     number: int
@@ -63,7 +65,8 @@ class BoardRow:
     help_seconds: float | None = None
     is_away: bool = False
     num_active: int = 0
-    lesson: LessonProgress = field(default_factory=LessonProgress)
+    lesson: str = ""
+    answers: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def needs_help(self) -> bool:
@@ -186,7 +189,8 @@ class Classroom:
             runs=tuple(runs),
             help_seconds=None if student.help_since is None else max(0.0, steady_time() - student.help_since),
             is_away=self._classes.seconds_away(student.owner) > AWAY_SECONDS,
-            lesson=self._classes.lesson_of(student.owner),
+            lesson=student.lesson,
+            answers=student.answers,
             num_active=sum(live.owner == student.owner and live.pool == pool for live in self._runs.active()),
         )
         if not runs:
@@ -222,9 +226,9 @@ class Classroom:
         students = taught.students if taught is not None and self._classes.may_read(self._owner, run) else ()
         return next((each.nickname for each in students if run in each.runs), "")
 
-    def note_lesson(self, progress: LessonProgress) -> None:
-        """Note what the visitor's page says about lessons."""
-        self._classes.note_lesson(self._owner, progress)
+    def note_lesson(self, lesson: str, answers: Mapping[str, float]) -> None:
+        """Note which lesson the visitor opened last, and all that they answered."""
+        self._classes.note_lesson(self._owner, lesson, answers)
 
     def _is_for_all(self, name: str) -> bool:
         try:

@@ -1,8 +1,12 @@
 """A class with a teacher and a student, each in a browser of their own, on a public server."""
 
+import csv
+import io
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -11,8 +15,11 @@ from core.config import load_preset
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
+from core.teaching.attention_lessons import attention_lessons
 from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, new_context
-from tests.serving import SHIPPED
+from tests.serving import SHIPPED, TRANSLATOR
+
+REPOSITORY = Path(__file__).resolve().parents[2]
 
 pytestmark = [
     pytest.mark.browser,
@@ -83,7 +90,7 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
     line = student.locator(".seat")
     expect(line).to_contain_text(NICKNAME)
     assert "class=" not in student.url
-    row = board.locator("tbody tr")
+    row = board.locator("tr[data-student]")
     expect(row).to_contain_text(NICKNAME)
     expect(row).to_contain_text("no run yet")
 
@@ -172,4 +179,53 @@ def test_a_teacher_lets_students_in_one_by_one_and_removes_several(
     assert board.evaluate("(dialog) => dialog.scrollHeight <= dialog.clientHeight")  # all of it is seen
     board.locator(".large").click()
     expect(board.locator(".empty")).to_be_visible()
+    assert errors == []
+
+
+@pytest.mark.slow
+def test_the_teacher_of_the_plan_sees_who_answered_what(public: tuple[Runs, str], people: tuple[Page, Page, list[str]]):
+    """A class of 45 minutes: the student follows the plan's links and answers each lesson's first question wrong."""
+    runs, address = public
+    shutil.copytree(DEFAULT_ROOT / TRANSLATOR, runs.root / TRANSLATOR)
+    teacher, student, errors = people
+    teacher.goto(address)
+    teacher.locator("#run-bar .class").click()
+    board = teacher.locator("dialog.lab-class_board")
+    board.locator(".open").click()
+    student.goto(board.locator(".address").inner_text())
+    entrance = student.locator("dialog.lab-class_board")
+    entrance.locator(".nickname-input").fill("Ana")
+    entrance.locator(".join button").click()
+    expect(student.locator(".seat")).to_contain_text("Ana")
+    lessons = {lesson.name: lesson for lesson in attention_lessons()}
+    links = re.findall(r"\| \[`(\?\S+)`\]", (REPOSITORY / "docs" / "teaching.md").read_text())
+    for link in links:
+        student.goto(f"{address}{link}")
+        name = dict(parse_qsl(link[1:])).get("lesson", "")
+        for at, question in enumerate(lessons[name].questions if name in lessons else ()):
+            form = student.locator(f"#lesson form[data-question={question.id}]")
+            if question.number:
+                form.locator("input").fill(str(question.number.value + 100 * (at == 0)))
+            else:
+                given = next(n for n, each in enumerate(question.choices) if each.correct != (at == 0))
+                form.locator("input").nth(given).check()
+            form.get_by_role("button", name="Check").click()
+            expect(form.locator(".result")).to_contain_text("✗" if at == 0 else "✓")
+    expect(board.locator("tr[data-student] .lesson")).to_have_text("no causal mask")
+    walked = [lesson for name, lesson in lessons.items() if f"lesson={name}" in " ".join(links)]
+    assert len(walked) == len(lessons)
+    answers = board.locator(".answers")
+    answers.locator("summary").click()
+    marks = [mark for lesson in walked for mark in ("✗", *["✓"] * (len(lesson.questions) - 1))]
+    expect(answers.locator("tbody td")).to_have_text(marks)
+    first = walked[0].questions[0]
+    answers.locator("thead button").first.click()
+    expect(answers.locator(".asked")).to_contain_text(first.text)
+    expect(answers.locator(".asked li")).to_contain_text("— 1: Ana")
+    with teacher.expect_download() as download:
+        board.locator(".answers-file").click()
+    rows = list(csv.DictReader(io.StringIO(Path(download.value.path()).read_text("utf-8-sig"))))
+    assert [row["question"] for row in rows] == [each.text for lesson in walked for each in lesson.questions]
+    assert [row["right"] for row in rows] == ["no" if mark == "✗" else "yes" for mark in marks]
+    assert {row["nickname"] for row in rows} == {"Ana"}
     assert errors == []

@@ -12,20 +12,14 @@ from core.config import Preset
 from core.runs import RunError
 from core.server import Runs
 from core.server.access import ACTIVE_PER_STUDENT, Visitor, VisitorRuns
-from core.server.classes import (
-    MAX_APPLICANTS,
-    MAX_HOURS,
-    MAX_WRONG_CODES,
-    WRONG_CODE_SECONDS,
-    Class,
-    ClassError,
-    Classes,
-)
+from core.server.classes import MAX_HOURS, ClassError, Classes
 from core.server.classroom import BY_TEACHER
 from core.server.limits import PUBLIC
 from core.server.ownership import owner_of
 from core.server.registry import AFTER_CLASS
+from core.server.stored_class import MAX_APPLICANTS, Class
 from core.server.waiting_times import starting_times
+from core.server.wrong_codes import MAX_WRONG_CODES, WRONG_CODE_SECONDS
 from core.storage.errors import InputError
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,11 @@ import pytest
 
 from core.generation import Beam
 from core.server.access import Visitor, VisitorRuns
+from core.server.classes import Classes
 from core.server.limits import PUBLIC
 from core.server.ownership import owner_of
+from core.server.registry import CLASSES
+from core.teaching.attention_lessons import attention_lessons
 from tests.support.run_helpers import wait_for, wait_for_status
 from tests.ui.server_functions import call
 from ui.components.class_board import PARAMETERS, csv_cell
@@ -84,12 +88,50 @@ def test_only_addresses_that_accept_connections_are_offered():
     assert not is_loopback("192.168.1.20")
 
 
-def test_the_board_shows_lessons_and_a_run_says_whose_it_is(people: People, tiny):
-    people.by(STUDENT, "role", lesson="masks", answered=4, right=3)
-    people.by(TEACHER, "role", lesson="heads")
+def test_the_board_and_a_table_show_who_answered_what(people: People):
+    first, second = attention_lessons()[:2]
+    choice = next(each for each in second.questions if each.choices)
+    wrong = next(at for at, each in enumerate(choice.choices) if not each.correct)
+    number = next(each for lesson in attention_lessons() for each in lesson.questions if each.number)
+    home = next(lesson for lesson in attention_lessons() if number in lesson.questions)
+    answers = {f"{second.name}.{choice.id}": wrong, f"{home.name}.{number.id}": number.number.value}
+    people.by(STUDENT, "role", lesson=second.name, answers=answers | {"old-lesson.gone": 1, "<b>": 2})
+    people.by(TEACHER, "role", lesson=first.name, answers=answers)
     (row,) = people.by(TEACHER, "board")["rows"]
-    assert row["lesson"] == {"lesson": "masks", "answered": 4, "right": 3}
-    assert "should match pattern" in people.by(STUDENT, "role", lesson="<img>")["error"]
+    assert (row["lesson"], row["answers"]) == (second.name, answers)
+    head, *lines = csv.reader(io.StringIO(people.by(TEACHER, "answers")["csv"]))
+    assert head == ["nickname", "lesson", "question", "answer", "right"]
+    assert sorted(lines) == sorted(
+        [
+            ["'@SUM(A1)", second.title, choice.text, choice.choices[wrong].text, "no"],
+            ["'@SUM(A1)", home.title, number.text, f"{number.number.value:g}", "yes"],
+        ]
+    )
+    shown = people.by(TEACHER, "questions")["lessons"]
+    assert [len(each["questions"]) for each in shown] == [len(each.questions) for each in attention_lessons()]
+    assert people.by(STUDENT, "answers")["error"] == "you teach no open class"
+    people.by(STUDENT, "role", lesson=first.name)  # who forgot them
+    assert people.by(TEACHER, "answers")["csv"].splitlines()[1] == "'@SUM(A1),,,,"
+
+
+@pytest.mark.parametrize(
+    "damage", [{"lesson": "<img>"}, {"answers": {"a.b": "1"}}, {"answers": {"a.b": math.nan}}, {"answers": {"a.b": []}}]
+)
+def test_only_numbers_are_answers(people: People, damage: dict[str, Any]):
+    assert people.by(STUDENT, "role", **damage)["error"]
+    assert people.by(TEACHER, "board")["rows"][0]["answers"] == {}
+
+
+def test_answers_survive_a_restart(people: People, make_runs: Callable[..., Any]):
+    lesson = attention_lessons()[0]
+    answers = {f"{lesson.name}.{lesson.questions[0].id}": 1}
+    people.by(STUDENT, "role", lesson=lesson.name, answers=answers)
+    again = Classes(people.all.root / CLASSES, PUBLIC)
+    (student,) = again.taught_by(TEACHER.owner).students
+    assert (student.lesson, student.answers) == (lesson.name, answers)
+
+
+def test_a_run_says_whose_it_is(people: People, tiny):
     people.asks = STUDENT
     run = people.runs.start(tiny)
     wait_for_status(people.all, run, "finished")

@@ -89,6 +89,18 @@ class Question(LessonPart):
             raise ValueError(f"question {self.id} must have exactly one correct choice")
         return self
 
+    def is_right(self, given: float) -> bool:
+        """Return whether an answer is right: a number, or the index of a choice; False if there is no such choice."""
+        if self.number is not None:
+            return abs(given - self.number.value) <= self.number.tolerance
+        return given in range(len(self.choices)) and self.choices[int(given)].correct
+
+    def answer_text(self, given: float) -> str:
+        """Return an answer as it was read: the number, or the choice's text; "" if there is no such choice."""
+        if self.number is not None:
+            return f"{given:g}"
+        return self.choices[int(given)].text if given in range(len(self.choices)) else ""
+
 
 class Link(LessonPart):
     """A link to another tab of the page: the parameters of its address."""

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -11,19 +11,21 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 import segno
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 
 from core.config import preset_names
 from core.generation import Beam, Greedy, Sample
 from core.runs import RunError
 from core.server.access import VisitorRuns
-from core.server.classes import MAX_PARAMETERS, MAX_VALUE, LessonProgress
 from core.server.classroom import RESULT_COLUMNS, BoardRow
+from core.server.stored_class import LESSON_PATTERN, MAX_ANSWERS, MAX_PARAMETERS, MAX_VALUE
 from core.storage.errors import InputError
+from core.teaching.attention_lessons import attention_lessons
 from ui.components.component import Request, ServerFunction, validated
 from ui.serving.local_addresses import is_loopback, reachable_addresses
 
 MAX_NUMBERS = 200  # of students and of those who wait
+ANSWER_COLUMNS = ("nickname", "lesson", "question", "answer", "right")
 MAX_ADDRESS = 200  # characters of the page's address
 # Parameters of the page's address that a teacher can send; not its theme, nor a class
 _OPENED = {"tab", "preset", "run", "input", "compare", "lesson", "ablate", "ablate_with", "pattern"}
@@ -37,9 +39,8 @@ _FORMULA = re.compile(r"\s*[=+\-@\t\r]")
 class RoleRequest(Request):
     """A request for the visitor's role, with what a student's page says about lessons."""
 
-    lesson: str = Field(default="", pattern=r"^[a-z0-9-]{0,40}$")
-    answered: int = Field(default=0, ge=0, le=1_000)
-    right: int = Field(default=0, ge=0, le=1_000)
+    lesson: str = Field(default="", pattern=f"^({LESSON_PATTERN})?$")
+    answers: dict[str, FiniteFloat] = Field(default={}, max_length=MAX_ANSWERS)
 
 
 class CodeRequest(Request):
@@ -101,6 +102,8 @@ def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
         "class_door": validated(DoorRequest, partial(set_door, runs)),
         "class_new_code": validated(CodeRequest, partial(change_code, runs)),
         "class_results": validated(Request, lambda _: results(runs)),
+        "class_answers": validated(Request, lambda _: answers(runs)),
+        "class_questions": validated(Request, lambda _: questions()),
         "class_join": validated(JoinRequest, partial(join, runs)),
         "class_leave": validated(Request, lambda _: leave(runs)),
         "class_help": validated(HelpRequest, partial(ask_for_help, runs)),
@@ -109,7 +112,9 @@ def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
 
 def visit(runs: VisitorRuns, request: RoleRequest) -> dict[str, Any]:
     """Return ``role``, after noting what a student's page says about lessons."""
-    runs.classroom().note_lesson(LessonProgress(request.lesson, request.answered, request.right))
+    known = {f"{lesson.name}.{each.id}" for lesson in attention_lessons() for each in lesson.questions}
+    answers = {key: given for key, given in request.answers.items() if key in known}  # a browser keeps old ones
+    runs.classroom().note_lesson(request.lesson, answers)
     return role(runs)
 
 
@@ -255,12 +260,41 @@ def change_code(runs: VisitorRuns, request: CodeRequest) -> dict[str, Any]:
 
 
 def results(runs: VisitorRuns) -> dict[str, Any]:
-    """Return the results of all students as CSV."""
+    """Return the runs of all students as CSV."""
+    return {"csv": _csv(RESULT_COLUMNS, runs.classroom().results())}
+
+
+def answers(runs: VisitorRuns) -> dict[str, Any]:
+    """Return what all students answered as CSV: a row for each answer, and one for each student without any."""
+    rows: list[tuple[Any, ...]] = []
+    for student in sorted(runs.classroom().board(), key=lambda row: row.number):
+        before = len(rows)
+        for lesson in attention_lessons():
+            for each in lesson.questions:
+                if (given := student.answers.get(f"{lesson.name}.{each.id}")) is not None:
+                    right = "yes" if each.is_right(given) else "no"
+                    rows.append((student.nickname, lesson.title, each.text, each.answer_text(given), right))
+        if len(rows) == before:
+            rows.append((student.nickname, *[None] * (len(ANSWER_COLUMNS) - 1)))
+    return {"csv": _csv(ANSWER_COLUMNS, rows)}
+
+
+def questions() -> dict[str, Any]:
+    """Return the lessons' questions with their answers, for the board."""
+    return {
+        "lessons": [
+            {"name": each.name, "title": each.title, "questions": [one.model_dump() for one in each.questions]}
+            for each in attention_lessons()
+        ]
+    }
+
+
+def _csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     written = io.StringIO()
     writer = csv.writer(written)
-    writer.writerow(RESULT_COLUMNS)
-    writer.writerows([[csv_cell(each) for each in row] for row in runs.classroom().results()])
-    return {"csv": written.getvalue()}
+    writer.writerow(columns)
+    writer.writerows([[csv_cell(each) for each in row] for row in rows])
+    return written.getvalue()
 
 
 def csv_cell(value: Any) -> Any:

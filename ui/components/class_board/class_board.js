@@ -77,7 +77,7 @@ function makeView(element, server, pick) {
     body.replaceChildren(
       make("form", { class: "join", onsubmit: join }, make("h3", {}, "Join a class"),
         make("div", { class: "fields" }, labeled("Code", code), labeled("Nickname", nickname), make("button", { type: "submit", class: "main" }, "Join")),
-        make("p", { class: "faint" }, "No account is needed. Your teacher sees the runs that you start or resume in the class, and which lesson you have open, with the number of questions you answered. Nothing else of yours.")),
+        make("p", { class: "faint" }, "No account is needed. Your teacher sees the runs that you start or resume in the class, which lesson you have open, and your answers to the questions of the lessons. Nothing else of yours.")),
       make("div", { class: "open-class" }, make("h3", {}, "Teach one"),
         make("p", { class: "muted" }, "You get a code and a link for your students, and a board with everyone's run. The class ends when you end it, or after hours without a visit."),
         make("button", { type: "button", class: "open", onclick: async () => showRole((await call("open")) ?? role) }, "Open a class")));
@@ -89,7 +89,7 @@ function makeView(element, server, pick) {
   function showStudent() {
     body.replaceChildren(
       make("p", {}, "You are in the class as ", make("bdi", { class: "nickname" }, role.nickname), "."),
-      make("p", { class: "faint" }, "Your teacher sees the runs that you start or resume in the class, and which lesson you have open, with the number of questions you answered. Nothing else of yours."),
+      make("p", { class: "faint" }, "Your teacher sees the runs that you start or resume in the class, which lesson you have open, and your answers to the questions of the lessons. Nothing else of yours."),
       make("div", { class: "tools" },
         make("button", { type: "button", class: "main", onclick: () => askForHelp(!role.help).then(() => dialog.close()) }, role.help ? "I need no help" : "I need help"),
         make("button", { type: "button", class: "leave", onclick: leave }, "Leave the class")));

@@ -4,6 +4,7 @@ import { linkToTab, pageAddress, parametersOfLink } from "../../web/address.js";
 import { make, setText } from "../../web/dom.js";
 import { download, fileName } from "../../web/files.js";
 import { formatResult, formatSeconds } from "../../web/format.js";
+import { makeAnswers } from "./answers.js";
 
 const POLL_MS = { open: 1500, closed: 5000 };
 const COLUMNS = ["", "Student", "Run", "Progress", "Exact match", "State", "Lesson", ""];
@@ -28,6 +29,8 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
     return isSure;
   }
 
+  const answers = makeAnswers(call);
+
   // ---- the rows ----
 
   function stateText(row) {
@@ -36,10 +39,6 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
       return "place " + row.queue_position + " in the queue" + (row.seconds_to_start == null ? "" : ", starts in about " + formatSeconds(row.seconds_to_start));
     }
     return row.status === "failed" && row.message ? "failed: " + row.message : row.status;
-  }
-
-  function lessonText({ lesson, answered, right }) {
-    return lesson ? lesson.replaceAll("-", " ") + (answered ? " · " + right + " of " + answered + " right" : "") : "–";
   }
 
   function signs(row) {
@@ -72,7 +71,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
       make("td", { class: "number" }, run ? progress : null, run ? row.step.toLocaleString("en") + " / " + row.steps.toLocaleString("en") : ""),
       make("td", { class: "number" }, formatResult(row) || "–"),
       make("td", {}, stateText(row)),
-      make("td", { class: "lesson" }, lessonText(row.lesson)),
+      make("td", { class: "lesson" }, answers.lessonText(row)),
       make("td", { class: "does" },
         asks ? make("button", { type: "button", class: "helped", "data-does": "helped " + row.number, onclick: () => act("helped", row.number) }, "Helped") : null,
         row.num_active ? make("button", { type: "button", class: "stop", "data-does": "stop " + row.number, onclick: () => act("stop", row.number), "aria-label": "Stop the runs of " + row.nickname },
@@ -99,6 +98,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
 
   function redraw() {
     drawn = JSON.stringify(rows);
+    answers.show(rows);
     const focused = document.activeElement?.dataset?.does;
     const open = new Set([...parts.rows.querySelectorAll("details[open]")].map((each) => each.closest("tr").dataset.student));
     parts.rows.replaceChildren(...rows.map(makeRow));
@@ -200,9 +200,9 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
 
   // ---- the end ----
 
-  async function downloadResults() {
-    const answer = await call("results");
-    if (answer?.csv != null) download(new Blob(["\ufeff", answer.csv], { type: "text/csv;charset=utf-8" }), fileName("class-results", "csv"));
+  async function downloadTable(name) {
+    const answer = await call(name);
+    if (answer?.csv != null) download(new Blob(["\ufeff", answer.csv], { type: "text/csv;charset=utf-8" }), fileName("class-" + name, "csv"));
   }
 
   const END = "End the class";
@@ -243,7 +243,8 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
         about.local ? make("p", { class: "problem bad", role: "alert" }, "Only this computer opens this address. Start the lab with --host 0.0.0.0, so that the room can reach it.") : null,
         reach,
         make("div", { class: "tools" }, make("button", { type: "button", class: "copy", onclick: copy }, "Copy link"), copied, large,
-          make("button", { type: "button", class: "results", onclick: downloadResults }, "Download results (CSV)"),
+          make("button", { type: "button", class: "results", onclick: () => downloadTable("results") }, "Download results (CSV)"),
+          make("button", { type: "button", class: "answers-file", onclick: () => downloadTable("answers") }, "Download answers (CSV)"),
           parts.end)));
   }
 
@@ -252,6 +253,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
     const about = await call("code", { address: pageAddress() });
     if (!about?.code) return;
     const sending = makeSending(about.presets);
+    await answers.load();
     const head = make("tr", {}, ...COLUMNS.map((name) => make("th", { scope: "col" }, name)));
     parts = { link: sending.link, sent: sending.sent, rows: make("tbody"), count: make("p", { class: "count muted", role: "status" }),
       none: make("p", { class: "empty" }, "Nobody has joined yet. Show the code or the QR code to your students.") };
@@ -262,7 +264,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
     drawn = "";
     chosen.clear();
     showInvitation(about);
-    body.replaceChildren(parts.invitation, sending.element, parts.count, parts.waiting, door, parts.none, make("div", { class: "rows" }, parts.table));
+    body.replaceChildren(parts.invitation, sending.element, parts.count, parts.waiting, door, parts.none, make("div", { class: "rows" }, parts.table), answers.element);
     refresh();
   }
 

@@ -25,11 +25,11 @@ export function keepAnswer(lesson, question, given, right) {
 /** How many of a lesson's questions were answered right. */
 export const numRight = (lesson, questions) => questions.filter((id) => answerTo(lesson, id)?.right).length;
 
-/** What a class's teacher sees: the lesson that was open last, and how many of its questions were answered and right. */
+/** What a class's teacher sees: the lesson that was open last, and all answers, { "lesson.question": a number or the index of a choice }. */
 export function lessonProgress() {
   const { answers, last } = read();
-  const of = Object.entries(answers).filter(([key]) => key.startsWith(last + "."));
-  return last ? { lesson: last, answered: of.length, right: of.filter(([, answer]) => answer?.right).length } : {};
+  const given = Object.entries(answers).flatMap(([key, answer]) => (Number.isFinite(answer?.given) ? [[key, answer.given]] : []));
+  return { lesson: last ?? "", answers: Object.fromEntries(given) };
 }
 
 export const hasAnswers = () => Object.keys(read().answers).length > 0;

@@ -3,8 +3,9 @@
 import { make, setText, uniqueName } from "../../web/dom.js";
 import { answerTo, keepAnswer } from "./progress.js";
 
-/** Whether an answer is right, and why: { right, reason }. */
-function checked({ choices, number }, given) {
+/** Whether an answer is right, and why: { right, reason }; null if there is no such choice. */
+export function checked({ choices, number }, given) {
+  if (!number && !choices[given]) return null;
   if (number) {
     const right = Math.abs(given - number.value) <= number.tolerance;
     return { right, reason: right ? number.right : number.wrong };
