@@ -15,11 +15,14 @@ from core.runs.estimate import TrainingTime, estimate_training_time
 from core.storage.errors import InputError
 from core.tasks.ingest import (
     FORMATS,
+    HeldOutFile,
     IngestResult,
     Kinds,
     PairFiles,
     UnknownFormatError,
+    parse_columns,
     prepare_preset,
+    set_name,
     summary_lines,
 )
 from core.text.tokenizers import TOKEN_KINDS
@@ -36,7 +39,11 @@ def run(options: argparse.Namespace) -> int:
     if out.exists():
         raise InputError(f"--out={str(out)[:200]} exists already")
     like = named_preset(options.preset) if options.preset else None
-    files = PairFiles(options.file, options.targets, options.test, options.format)
+    held_out = [_held_out(names, "test") for names in options.test]
+    if options.validation:
+        held_out.append(_held_out(options.validation, "validation"))
+    columns = parse_columns(options.columns) if options.columns else None
+    files = PairFiles(options.file, options.targets, tuple(held_out), options.format, columns)
     try:
         result, preset = prepare_preset(files, pairs_beside(out), kinds=kinds, name=options.name, like=like)
         out.write_text(preset_to_yaml(preset), encoding="utf-8")
@@ -47,14 +54,26 @@ def run(options: argparse.Namespace) -> int:
     threads = torch.get_num_threads()  # as ``train`` uses
     time = estimate_training_time(preset, pairs=pairs_beside(out), threads=threads)
     print("\n".join(summary_lines(result)))
-    if {"unknown split", "not two columns"} & result.skipped.keys():
-        print("\nrows with more than one answer are read with --format answers")
     print(f"\ntraining time on this machine: {duration_range(time.low, time.high) if time else 'too long to estimate'}")
     print(f"\nwritten: {out}, the preset, and {pairs_beside(out).name}, the pairs; keep them in the same folder")
     print(f"to train it: python -m core train --preset {out}")
     if options.json:
         print(json.dumps(_as_json(result, out, time)))
     return 0
+
+
+def _held_out(names: list[str], split: str) -> HeldOutFile:
+    """Read ``--test [NAME=]FILE [TARGETS]`` or ``--validation FILE [TARGETS]``."""
+    if len(names) > 2:
+        raise InputError(f"--{split} {' '.join(names)[:200]} must be one file of pairs, or a source and a target file")
+    file, *targets = names
+    name = ""
+    if split == "test" and "=" in file and not Path(file).exists():
+        label, _, file = file.partition("=")
+        name = set_name(label)
+        if not name:
+            raise InputError(f"--test {label[:60]}=…: the name of a test set must have a letter or digit")
+    return HeldOutFile(Path(file), Path(targets[0]) if targets else None, split, name)
 
 
 def _kinds(text: str) -> Kinds | None:
@@ -76,7 +95,9 @@ def _as_json(result: IngestResult, out: Path, time: TrainingTime | None) -> dict
         "sha256": result.sha256,
         "pairs": result.pairs,
         "sources": result.sources,
+        "columns": result.reading and str(result.reading.columns),
         "test_pairs": result.held_out.get("test"),
+        "test_sets": dict(result.sets),
         "validation_pairs": result.held_out.get("validation"),
         "source_case": result.source_case,
         "duplicates": result.duplicates,

@@ -117,7 +117,7 @@ def _print_rates(rates: ErrorRates) -> None:
 
 
 def _print_breakdown(breakdown: BreakdownAccuracy) -> None:
-    print(f"{breakdown.name}: other held-out sequences, distinct; {breakdown.sampling}")
+    print(f"{breakdown.name}: {breakdown.sampling}")
     print(f"  {'exact match':25} {breakdown.exact_match:9.4%}  of {breakdown.sequences}")
     for group in breakdown.groups:
         print(f"  {group.name:25} {group.exact_match:9.4%}  of {group.sequences}")

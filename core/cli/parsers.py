@@ -29,7 +29,7 @@ HARDWARE = ("zero", "cpu", "cpu-upgrade")
 STATIC = "static"  # of deploy's --hardware: a site without a server
 HELP_FOLDER = Path("/usr/share/libreoffice/help")
 METHODS = ("parts", "lens", "decoder-lens", "tokens", "value-zeroing", "patching")  # of ``analyze --why``
-PAIR_FORMATS = ("tsv", "csv", "jsonl", "answers", "dictionary")
+PAIR_FORMATS = ("tsv", "csv", "json", "jsonl", "parquet", "dictionary", "scan")
 TABLE_FORMATS = ("text", "csv", "latex")
 
 
@@ -324,16 +324,33 @@ def _data(parser: argparse.ArgumentParser) -> None:
         "file",
         type=Path,
         metavar="FILE",
-        help="pairs as .tsv, .csv or .jsonl, held-out ones with test or validation in a third column; or sources, one "
-        "per line",
+        help="pairs as .tsv, .csv, .json, .jsonl or .parquet, perhaps with .gz; or sources, one per line",
     )
     parser.add_argument("--targets", type=Path, metavar="FILE", help="targets, one per line, for the sources in FILE")
-    parser.add_argument("--test", type=Path, metavar="FILE", help="test pairs, which are never trained on")
+    parser.add_argument(
+        "--test",
+        action="append",
+        nargs="+",
+        default=[],
+        metavar=("[NAME=]FILE", "TARGETS"),
+        help="test pairs, which are never trained on: one file of pairs, or a source and a target file. May be "
+        "repeated: each test set with a name is measured by itself",
+    )
+    parser.add_argument(
+        "--validation", nargs="+", metavar=("FILE", "TARGETS"), help="validation pairs, which are never trained on"
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="ROLE,ROLE…",
+        help="what each column is (default: recognized, and said): source, target, answers (this and each later column "
+        "is a correct target), split (train, test, validation, or the name of a test set), set (the name of a held-out "
+        "pair's test set), skip. Several sources are joined",
+    )
     parser.add_argument(
         "--format",
         choices=PAIR_FORMATS,
-        help="format of the files (default: by suffix, or by their lines); answers: a source and its correct answers, "
-        "with tabs between them; dictionary: as the CMU Pronouncing Dictionary, WORD and WORD(2)",
+        help="format of the files (default: by their lines, or by suffix); dictionary: as the CMU Pronouncing "
+        "Dictionary, WORD and WORD(2); scan: IN: … OUT: …",
     )
     parser.add_argument(
         "--tokens",

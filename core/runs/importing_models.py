@@ -61,7 +61,7 @@ def import_model(
         own, data = None, ""
         if pairs is not None:
             own = Path(temporary) / PAIRS
-            rows = (replace(row, split="") for row in read_pairs(pairs))  # every split has all of them
+            rows = (replace(row, split="", set="") for row in read_pairs(pairs))  # every split has all of them
             data = ingest_pairs(rows, own, kinds=("subword", "subword"), min_sources=1).sha256
         preset = _preset(model, source.resolve().stem, data)
         if own is not None:

@@ -98,7 +98,7 @@ class Addition(Task):
         chains = longest_carry_chain(operands)
         return Breakdown(
             name="uniform operands",
-            sampling=f"each operand uniform in {format_range(0, largest)}",
+            sampling=f"other held-out sequences, distinct; each operand uniform in {format_range(0, largest)}",
             pairs=self._with_sums(operands, self.max_digits),
             groups={
                 f"longest carry chain {length}": (chains == length).nonzero().squeeze(1)

@@ -12,7 +12,7 @@ import torch
 from core.config import ConfigError, verified_pairs
 from core.config.tasks import SUBWORDS, OwnPairsConfig
 from core.storage.errors import UnavailableError
-from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, as_tensor, source_key, split_by_source
+from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, TestSets, as_tensor, source_key, split_by_source
 from core.tasks.subword_pairs import encode_pairs, read_tokenizers, tokenizers_of, vocabularies_of
 from core.text.case import in_case
 from core.text.subwords import SubwordTokenizers
@@ -21,8 +21,8 @@ from core.text.vocab import UNK_ID, Vocab
 
 _EXAMPLES = 4
 _EXAMPLE = "This is a test."  # without pairs, if the preset suggests nothing
-# The third column of the file; training pairs have none.
-_MARKS: dict[str, int] = {name: index for index, name in enumerate(SPLITS)}
+# The split in the third column of the file, which most training pairs do not have
+_MARKS: dict[str, int] = {"": SPLITS.index("train"), **{name: index for index, name in enumerate(SPLITS)}}
 _TEXT_KINDS = {"word", "subword"}  # tokens of text, which has BLEU; characters and symbols may be phones, say
 
 
@@ -146,15 +146,16 @@ def _read(
 def _read_tokens(path: Path, config: OwnPairsConfig) -> _Contents:
     """Read pairs of characters, words or symbols: numbered while reading, tokens get their ids when all are known."""
     src_numbers, tgt_numbers = _TokenNumbers(), _TokenNumbers()
-    keys, marks = array("q"), array("b")
+    keys, marks, set_of, sets = array("q"), array("b"), array("b"), _TokenNumbers()
 
     def rows() -> Iterator[tuple[list[int], list[int]]]:
-        for source, answer, mark in _lines(path):
+        for source, answer, mark, name in _lines(path):
             src, tgt = tokenize(source, source_kind), tokenize(answer, answer_kind)
             if len(src) > config.longest_source or len(tgt) > config.longest_answer:
                 continue
             keys.append(source_key(detokenize(src, source_kind)))
             marks.append(mark)
+            set_of.append(sets[name] if name else -1)
             yield [src_numbers[token] for token in src], [tgt_numbers[token] for token in tgt]
 
     source_kind, answer_kind = plain_kind(config.source_tokens), plain_kind(config.answer_tokens)
@@ -168,18 +169,20 @@ def _read_tokens(path: Path, config: OwnPairsConfig) -> _Contents:
         _number_to_id(answers, tgt_numbers, is_train, config),
     )
     tokenizers = PlainTokenizer(source_kind), PlainTokenizer(answer_kind)
-    return _contents(vocabs, PairTable(sources, answers, all_keys, split), tokenizers)
+    named = TestSets(tuple(sets), as_tensor(set_of)) if sets else None
+    return _contents(vocabs, PairTable(sources, answers, all_keys, split, named), tokenizers)
 
 
 def _read_subwords(path: Path, config: OwnPairsConfig, saved: Path | None) -> _Contents:
     """Read pairs of subwords, which are learned from the training pairs unless a run has them."""
     lines = list(_lines(path))
-    keys = torch.tensor([source_key(source) for source, _, _ in lines])
-    split = _split(keys, torch.tensor([mark for _, _, mark in lines], dtype=torch.int8), config)
-    pairs = [(source, answer) for source, answer, _ in lines]
+    keys = torch.tensor([source_key(source) for source, _, _, _ in lines])
+    split = _split(keys, torch.tensor([mark for _, _, mark, _ in lines], dtype=torch.int8), config)
+    pairs, sets = [(source, answer) for source, answer, _, _ in lines], _TokenNumbers()
+    set_of = torch.tensor([sets[name] if name else -1 for _, _, _, name in lines], dtype=torch.int8)
     is_train = (split == SPLITS.index("train")).tolist()
     subwords = tokenizers_of(saved, config, lambda: list(compress(pairs, is_train)))
-    table = encode_pairs(pairs, split, subwords, config)
+    table = encode_pairs(pairs, split, subwords, config, TestSets(tuple(sets), set_of) if sets else None)
     _check_splits(table.split, config)
     return _contents(vocabularies_of(subwords), table, subwords.sides, subwords)
 
@@ -191,12 +194,13 @@ def _without_pairs(saved: Path, config: OwnPairsConfig) -> _Contents:
     return _Contents(*vocabularies_of(subwords), None, lengths, (_EXAMPLE,), subwords.sides, subwords)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str, int]]:
-    """Yield source, answer and mark of each pair; the mark is an index into ``SPLITS``, 0 for most."""
+def _lines(path: Path) -> Iterator[tuple[str, str, int, str]]:
+    """Yield source, answer, mark and test set of each pair; the mark is an index into ``SPLITS``, 0 for most."""
     with path.open(encoding="utf-8", newline="\n") as file:
         for line in file:
             source, answer, *mark = line.rstrip("\n").split("\t")
-            yield source, answer, _MARKS[mark[0]] if mark else 0
+            split, _, name = mark[0].partition(":") if mark else ("", "", "")
+            yield source, answer, _MARKS[split], name
 
 
 def _contents(

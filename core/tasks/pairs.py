@@ -3,13 +3,14 @@
 from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 import torch
 
 from core.tasks.data import add_bos_eos
-from core.tasks.task import Batch, Split, Task
+from core.tasks.task import Batch, Breakdown, Split, Task
 from core.text.pieces import shared_words
 from core.text.tokenizers import Tokenizer
 from core.text.validation import check_input_length, check_not_empty
@@ -71,6 +72,24 @@ class RaggedRows:
         return ids.masked_fill(~is_inside, PAD_ID)
 
 
+@dataclass(frozen=True)
+class TestSets:
+    """Test sets with names, and which pairs are of which.
+
+    Attributes:
+        of: index into ``names`` of each pair, -1 for none, (N,) int8.
+    """
+
+    __test__ = False  # not a class of tests, for pytest
+
+    names: tuple[str, ...]
+    of: torch.Tensor
+
+    def __getitem__(self, rows: torch.Tensor) -> "TestSets":
+        """Return the same test sets for the pairs at indices (K,) int64."""
+        return TestSets(self.names, self.of[rows])
+
+
 class PairTable:
     """Pairs of a source and an answer. All pairs with the same source are in the same split.
 
@@ -78,10 +97,18 @@ class PairTable:
         src, tgt: ids of the symbols of both sides, N rows each.
         keys: hash of each source, (N,) int64; see ``source_key``.
         split: index into ``SPLITS``, (N,) int8.
+        sets: the test sets that have names; None if there are none.
     """
 
-    def __init__(self, src: RaggedRows, tgt: RaggedRows, keys: torch.Tensor, split: torch.Tensor) -> None:
-        self.src, self.tgt, self.keys, self.split = src, tgt, keys, split
+    def __init__(
+        self,
+        src: RaggedRows,
+        tgt: RaggedRows,
+        keys: torch.Tensor,
+        split: torch.Tensor,
+        sets: TestSets | None = None,
+    ) -> None:
+        self.src, self.tgt, self.keys, self.split, self.sets = src, tgt, keys, split, sets
         self.widths = tuple(int(side.lengths.max()) if len(side) else 0 for side in (src, tgt))
         self._by_key = keys.argsort(stable=True)
         self._sorted_keys = keys[self._by_key]
@@ -95,13 +122,23 @@ class PairTable:
         A held-out source with several answers is evaluated once; ``same_source`` finds its other answers.
         """
         inside = (self.split == SPLITS.index(split)).nonzero().squeeze(1)
-        if split == "train":
-            return inside
-        first = torch.zeros(len(self), dtype=torch.bool)
-        is_first = torch.ones(len(self), dtype=torch.bool)
-        is_first[1:] = self._sorted_keys[1:] != self._sorted_keys[:-1]
-        first[self._by_key[is_first]] = True
-        return inside[first[inside]]
+        return inside if split == "train" else self._distinct(inside)
+
+    def rows_by_set(self) -> dict[str, torch.Tensor]:
+        """Return the row indices of each test set with a name, (K,) int64, one pair per source; {} if there is none."""
+        if self.sets is None:
+            return {}
+        is_test = self.split == SPLITS.index("test")
+        found = {name: (is_test & (self.sets.of == at)).nonzero().squeeze(1) for at, name in enumerate(self.sets.names)}
+        return {name: self._distinct(rows) for name, rows in found.items() if len(rows)}
+
+    def _distinct(self, rows: torch.Tensor) -> torch.Tensor:
+        """Return the first of the rows (K,) int64 of each source."""
+        order = self.keys[rows].argsort(stable=True)
+        keys = self.keys[rows][order]
+        is_first = torch.ones(len(rows), dtype=torch.bool)
+        is_first[1:] = keys[1:] != keys[:-1]
+        return rows[order[is_first].sort().values]
 
     def same_source(self, key: int) -> list[int]:
         """Return the row indices of the pairs whose source has a key, in the order of the table."""
@@ -224,6 +261,20 @@ class PairTask(Task):
         if self.subwords is None:
             return super().produced_alignment(symbols, produced)
         return shared_words(symbols, produced)
+
+    def breakdown(self, count: int, *, generator: torch.Generator) -> Breakdown | None:
+        """Draw pairs of each test set that has a name, ``count`` of all of them together; see ``Task.breakdown``."""
+        if not self.has_pairs or not (sets := self.table.rows_by_set()):
+            return None
+        share = max(1, count // len(sets))
+        chosen = {name: rows[torch.randperm(len(rows), generator=generator)[:share]] for name, rows in sets.items()}
+        ends = torch.tensor([len(rows) for rows in chosen.values()]).cumsum(0).tolist()
+        groups = {
+            name: torch.arange(end - len(rows), end) for (name, rows), end in zip(chosen.items(), ends, strict=True)
+        }
+        everything = torch.cat(list(chosen.values()))
+        pairs = TableRows(self.table, everything)[torch.arange(len(everything))]
+        return Breakdown("test sets", "each by itself; sources uniform, each once", pairs, groups)
 
     def split_of(self, symbols: Sequence[str]) -> Split | None:
         """Return the split of a source of the table; None for other sources, and without pairs."""

@@ -7,7 +7,7 @@ import torch
 
 from core.config.tasks import ImportedConfig, OwnPairsConfig, TranslationConfig
 from core.storage.text_checksum import has_changed, without_checksum
-from core.tasks.pairs import PairTable, RaggedRows, source_key
+from core.tasks.pairs import PairTable, RaggedRows, TestSets, source_key
 from core.text.subwords import SubwordError, SubwordTokenizer, SubwordTokenizers
 from core.text.vocab import Vocab
 
@@ -81,6 +81,7 @@ def encode_pairs(
     split: torch.Tensor,
     tokenizers: SubwordTokenizers,
     config: SubwordsConfig | ImportedConfig,
+    sets: TestSets | None = None,
 ) -> PairTable:
     """Encode pairs of source and answer; pairs that are longer than the config says are dropped.
 
@@ -98,4 +99,5 @@ def encode_pairs(
 
     sources, answers = RaggedRows.from_pairs(rows())
     keys = torch.tensor([source_key(pairs[row][0]) for row in kept], dtype=torch.int64)
-    return PairTable(sources, answers, keys, split[torch.tensor(kept, dtype=torch.int64)])
+    chosen = torch.tensor(kept, dtype=torch.int64)
+    return PairTable(sources, answers, keys, split[chosen], sets and sets[chosen])

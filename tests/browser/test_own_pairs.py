@@ -45,3 +45,36 @@ def test_train_says_what_is_missing_for_pairs_that_are_not_checked_or_not_valid(
     expect(notice).to_contain_text("✗")
     page.locator("#train").click()
     assert set(runs) == before
+
+
+def test_the_columns_of_a_file_are_a_choice_that_shows_what_each_reading_makes(page: Page, runs: Runs, tmp_path: Path):
+    file = tmp_path / "spanish-train-high"
+    file.write_text("".join(f"gat{number}\tgat{number}s\tN;PL\n" for number in range(60)))
+    page.locator("#own-open").click()
+    page.locator("#own-file input[type=file]").set_input_files(file)
+    readings = page.locator("#own-preview .readings label")
+    expect(readings.first).to_contain_text("columns 1 and 3 → column 2")
+    expect(readings.first).to_contain_text("gat0 N;PL  →  gat0s")
+    expect(readings.first.get_by_role("radio")).to_be_checked()
+    readings.filter(has_text="column 3 is left out").first.get_by_role("radio").check()
+    expect(readings.first).to_contain_text("column 1 → column 2; column 3 is left out")
+    expect(page.locator("#own-preview .pairs tbody tr").first).to_have_text("gat0gat0s")
+    page.locator("#own-look").click()  # keeps the choice
+    expect(page.locator("#own-preview .notice")).to_contain_text("The data is valid")
+    expect(readings.first).to_contain_text("column 1 → column 2; column 3 is left out")
+
+
+def test_two_files_with_any_suffix_and_test_sets_named_after_their_files(page: Page, tmp_path: Path):
+    for name, first, count in (("train", 100, 60), ("long", 5000, 4), ("short", 10, 3), ("dev", 700, 5)):
+        numbers = [str(number) for number in range(first, first + count)]
+        (tmp_path / f"{name}.en").write_text("\n".join(numbers) + "\n")
+        (tmp_path / f"{name}.fr").write_text("\n".join(each[::-1] for each in numbers) + "\n")
+    page.locator("#own-open").click()
+    page.locator("#own-file input[type=file]").set_input_files(tmp_path / "train.en")
+    page.locator("#own-targets input[type=file]").set_input_files(tmp_path / "train.fr")
+    expect(page.locator("#own-preview .notice")).to_contain_text("The data is valid")
+    held_out = [tmp_path / f"{name}.{side}" for name in ("long", "short", "dev") for side in ("en", "fr")]
+    page.locator("#own-held-out input[type=file]").set_input_files(held_out)
+    facts = page.locator("#own-preview .facts")
+    expect(facts).to_contain_text("long (4), short (3)")
+    expect(facts).to_contain_text("validation pairs5, marked as held out")

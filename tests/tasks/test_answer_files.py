@@ -1,5 +1,6 @@
 """Files with several answers: on one line, on several lines, and as a dictionary; words in any case; another preset."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from core.evaluation.error_rates import measure_error_rates
 from core.evaluation.outputs import decode_unpadded
 from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
-from core.tasks.ingest import PairFiles, format_of, prepare_preset, read_pairs, summary_facts
+from core.tasks.ingest import HeldOutFile, PairFiles, format_of, prepare_preset, read_pairs, summary_facts
 from core.tasks.pairs import SPLITS
 from core.text.vocab import EOS_ID
 
@@ -71,7 +72,8 @@ def file(path: Path, content: str) -> Path:
 def split(tmp_path) -> PairFiles:
     """A training file with a line per answer and a test file with a line per word, named as in g014b2b."""
     return PairFiles(
-        file(tmp_path / "small.train", pair_lines(WORDS)), test=file(tmp_path / "small.ref", answer_lines(TEST))
+        file(tmp_path / "small.train", pair_lines(WORDS)),
+        held_out=(HeldOutFile(file(tmp_path / "small.ref", answer_lines(TEST))),),
     )
 
 
@@ -79,19 +81,21 @@ def split(tmp_path) -> PairFiles:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "settings"),
+    ("name", "content"),
     [
-        ("words.train", pair_lines(WORDS), {}),
-        ("words.ref", answer_lines(WORDS), {}),
-        ("words.tsv", answer_lines(WORDS), {"file_format": "answers"}),
-        ("words.ref", "word\tphones\tphones\n" + answer_lines(WORDS), {}),
-        ("words.ref", answer_lines(WORDS).replace("\n", "\t\t\n"), {}),  # filled up, as a spreadsheet does
-        ("words-0.7b", dictionary_lines(WORDS), {}),
-        ("words.dict", dictionary_lines(WORDS).replace("  ", " ").replace("\n", " # a comment\n"), {}),
+        ("words.train", pair_lines(WORDS)),
+        ("words.ref", answer_lines(WORDS)),
+        ("words.tsv", answer_lines(WORDS)),
+        ("words.ref", "word\tphones\tphones\n" + answer_lines(WORDS)),
+        ("words.ref", answer_lines(WORDS).replace("\n", "\t\t\n")),  # filled up, as a spreadsheet does
+        ("words-0.7b", dictionary_lines(WORDS)),
+        ("words.dict", dictionary_lines(WORDS).replace("  ", " ").replace("\n", " # a comment\n")),
+        ("words.json", json.dumps(WORDS)),
+        ("words.json", json.dumps([{"word": word, "answers": answers} for word, answers in WORDS.items()])),
     ],
 )
-def test_answers_on_one_line_or_several_are_the_same_pairs(tmp_path, name, content, settings):
-    rows = list(read_pairs(file(tmp_path / name, content), **settings))
+def test_answers_on_one_line_or_several_are_the_same_pairs(tmp_path, name, content):
+    rows = list(read_pairs(file(tmp_path / name, content)))
     assert [(row.source, row.target) for row in rows] == LISTED
     assert not any(row.problem for row in rows)
 
@@ -101,10 +105,10 @@ def test_answers_on_one_line_or_several_are_the_same_pairs(tmp_path, name, conte
     [
         ("a\tb\nc\td\n", "tsv"),
         ("a\tb\nc\td\ttest\n\n", "tsv"),
-        ("a\tb\nc\td\te\n", "answers"),
-        ("a\tb\nc\td\te\tf\n", "answers"),
+        ('{"a": "b"}\n', "json"),
+        ('{"a": "b"}\n{"a": "c"}\n', "jsonl"),
+        ("IN: run OUT: I_RUN\n", "scan"),
         (";;; A\nA  b c\n", "dictionary"),
-        ("a\tb\tc\nd\te\ttest\n", None),  # some third columns are marks of a split
         ("a\tb\nc\n", None),
         ("a b c\n", None),
         ("a\0b\n", None),  # no line can be read
@@ -124,7 +128,7 @@ def test_a_file_of_another_name_has_the_format_that_all_lines_show(tmp_path, con
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("p.ref", "A\tAH\tEY\nABS\t \t\n", "it has no answer, and must look like source<TAB>answer<TAB>answer…"),
+        ("p.tsv", "A\tAH\tEY\nABS\nB\tC\n", "it has 1 column, not at least 2: source,answers"),
         ("p.dict", "A  AH\nABS\n", "it has no pronunciation after 'ABS', and must look like WORD  PRONUNCIATION"),
         ("p.dict", "A  AH\nAB\0S  AE\n", r"U\+0000 at column 3 is a control character"),
     ],
@@ -139,10 +143,10 @@ def test_a_word_without_an_answer_is_reported_by_line_and_rule(tmp_path, name, c
 
 def test_skipped_rows_of_two_files_name_theirs(tmp_path, split):
     split.pairs.write_text(pair_lines(WORDS) + "BAD\t\n")
-    split.test.write_text(answer_lines(TEST) + "WORSE\t\t\n")
+    split.held_out[0].path.write_text(answer_lines(TEST) + "WORSE\t\t\n")
     result, _ = prepare_preset(split, tmp_path / "out.pairs.tsv", kinds=("character", "symbol"), name="small")
     assert [str(problem) for problem in result.problems] == [
-        "'small.ref', line 6: it has no answer, and must look like source<TAB>answer<TAB>answer…",
+        "'small.ref', line 6: its target is empty",
         f"'small.train', line {len(LISTED) + 1}: its target is empty",
     ]
 
@@ -151,10 +155,7 @@ def test_the_command_names_the_option_where_no_format_is_shown(tmp_path, capsys,
     monkeypatch.setattr("core.cli.data.estimate_training_time", lambda *_, **__: None)  # which trains a little
     path = file(tmp_path / "words.lst", "A AH\nABS AE B Z\n")
     assert main(["data", str(path), "--out", str(tmp_path / "out.yaml")]) == 2
-    assert "--format names it: tsv, csv, jsonl, answers, dictionary" in capsys.readouterr().err
-    path = file(tmp_path / "words.tsv", answer_lines(WORDS))
-    assert main(["data", str(path), "--preset", "tiny", "--out", str(tmp_path / "out.yaml")]) == 0
-    assert "rows with more than one answer are read with --format answers" in capsys.readouterr().out
+    assert "--format names it: tsv, csv, json, jsonl, parquet, dictionary, scan" in capsys.readouterr().err
 
 
 # --- splits and references -------------------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ def test_words_are_read_in_any_case(tmp_path, split):
     reference = tmp_path / "reference.tsv"
     prepare_preset(split, reference, kinds=("character", "symbol"), name="small")
     mixed = {word.capitalize() if word in ("SO", "TAB") else word.lower(): answers for word, answers in TEST.items()}
-    split.test.write_text(answer_lines(mixed))
+    split.held_out[0].path.write_text(answer_lines(mixed))
     pairs = tmp_path / "out.pairs.tsv"
     result, preset = prepare_preset(split, pairs, kinds=("character", "symbol"), name="small")
     assert pairs.read_bytes() == reference.read_bytes()
@@ -263,7 +264,16 @@ def test_case_is_kept_unless_all_training_sources_have_the_same(tmp_path, source
 
 def test_a_preset_lends_its_model_and_training(tmp_path, split):
     out, lender = tmp_path / "small.yaml", load_preset("tiny")
-    command = ["data", str(split.pairs), "--test", str(split.test), "--tokens", "character,symbol", "--out", str(out)]
+    command = [
+        "data",
+        str(split.pairs),
+        "--test",
+        str(split.held_out[0].path),
+        "--tokens",
+        "character,symbol",
+        "--out",
+        str(out),
+    ]
     assert main([*command, "--preset", "tiny"]) == 0
     preset = load_preset_file(out)
     assert (preset.model, preset.training) == (lender.model, lender.training)

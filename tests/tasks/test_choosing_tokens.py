@@ -180,16 +180,15 @@ def test_marked_pairs_are_held_out_and_their_sources_leave_training(tmp_path):
 
 @pytest.mark.parametrize("name", ["p.tsv", "p.csv", "p.jsonl"])
 def test_every_format_may_mark_held_out_pairs(tmp_path, name):
-    rows = [*((f"s{number}", "t", "") for number in range(12)), ("x", "y", "test"), ("z", "y", "nonsense")]
+    rows = [*((f"s{number}", "t", "") for number in range(12)), ("x", "y", "test"), ("z", "y", "Hard ones")]
     if name == "p.jsonl":
         content = [json.dumps(dict(zip(("source", "target", "split"), row, strict=True))) for row in rows]
     else:
         content = [("\t" if name == "p.tsv" else ",").join(row) for row in [("source", "target", "split"), *rows]]
     (tmp_path / name).write_text("\n".join(content) + "\n")
     result, _ = prepare_preset(PairFiles(tmp_path / name), tmp_path / "kept", name="mine")
-    assert (result.pairs, result.held_out) == (13, {"test": 1})
-    assert dict(result.skipped) == {"unknown split": 1}
-    assert "its third column is 'nonsense', and must be test, validation or empty" in str(result.problems[0])
+    assert (result.pairs, result.held_out, result.sets) == (14, {"test": 2}, {"hard-ones": 1})
+    assert not result.skipped
 
 
 # --- text in, text out ---------------------------------------------------------------------------------------------

@@ -32,9 +32,15 @@ def check(staging: StagingArea, *, runs=NO_RUNS, pairs=None, targets=None, test=
 def test_pasted_pairs_become_a_preset_and_a_preview():
     shown, preset = check(StagingArea(), pasted=PASTED + "no arrow\n")
     facts = dict(shown["facts"])
-    assert (facts["pairs"], facts["different sources"], facts["skipped: not two columns"]) == ("60", "60", "1 row")
-    assert shown["problems"] == ["line 61: it has 1 column, and must look like source<TAB>target"]
+    assert (facts["pairs"], facts["different sources"], facts["skipped: other number of columns"]) == (
+        "60",
+        "60",
+        "1 row",
+    )
+    assert shown["problems"] == ["line 61: it has 1 column, not 2: source,target"]
     assert shown["pairs"][0] == ["100", "x"]
+    assert shown["warning"] == "1 of 61 rows (1.6 %) are skipped: other number of columns."
+    assert shown["readings"] == []
     assert shown["lengths"][1]["bars"] == [["1", 15], ["2", 15], ["3", 15], ["4", 15]]
     assert (preset.task.longest_source, preset.task.longest_answer) == (3, 4)
 

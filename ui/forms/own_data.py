@@ -1,7 +1,10 @@
 """The form for the user's own pairs: upload or paste them, check them, and open a preset that trains on them."""
 
+import re
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,10 +15,10 @@ from core.config import Preset
 from core.reports.formatting import duration_range
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
-from core.tasks.ingest import Kinds, PairFiles, StagingArea
+from core.tasks.ingest import HeldOutFile, Kinds, PairFiles, StagingArea, parse_columns, reading_of, set_name
 from core.text.tokenizers import TOKEN_KINDS
 from ui.components.data_preview import data_preview, preview_value, with_time
-from ui.events import CHECK, LATEST, QUIET
+from ui.events import CHECK, LATEST, QUIET, event_text
 from ui.forms.preset_form import LONGEST_WAIT, Draft, Form
 from ui.updates import Updates, by_name
 
@@ -26,16 +29,16 @@ OPEN = """() => {
   return { __type__: "update", visible: true };
 }"""
 MAX_PASTED = 200_000  # characters
-_SUFFIXES = [".tsv", ".txt", ".csv", ".jsonl", ".ndjson", ".dict"]
 _INSTRUCTIONS = (
-    "One pair per line: *source*, a tab, *target* (.tsv, .txt), two columns (.csv), or an object with `source` and "
-    "`target` (.jsonl), or entries of a pronouncing dictionary (.dict); or two files with one line per pair each. "
+    "One pair per line (.tsv, .txt, .csv), JSON (.json, .jsonl), a pronouncing dictionary (.dict), or two files with "
+    "one line per pair each; .gz is unpacked. What the columns are is recognized, and you can choose another reading. "
     "Text is UTF-8. A source may have several targets. "
     "A tenth of the sources is held out for testing and a tenth for validation (a fiftieth of more than 30,000); no "
     "source is in two splits. "
-    "A third column (or `split`) with `test` or `validation` marks the pairs to hold out instead. "
+    "A column with `test` or `validation`, or files of their own, name the held-out pairs instead. "
     "The pairs are saved only with the runs that you train on them."
 )
+_VALIDATION = {"validation", "valid", "val", "dev"}
 
 
 def build(runs: VisitorRuns, form: Form) -> None:
@@ -45,11 +48,11 @@ def build(runs: VisitorRuns, form: Form) -> None:
         gr.Markdown("### Your own pairs")
         close = gr.Button("Back to the charts", size="sm", scale=0, min_width=140, elem_id="own-close")
     gr.Markdown(_INSTRUCTIONS)
-    file: dict[str, Any] = {"file_types": _SUFFIXES, "type": "filepath", "height": 140, "min_width": 240}
+    file: dict[str, Any] = {"type": "filepath", "height": 140, "min_width": 240}
     with gr.Row():
         pairs = gr.File(label="Pairs, or source file", elem_id="own-file", **file)
         targets = gr.File(label="Target file (optional)", elem_id="own-targets", **file)
-        test = gr.File(label="Test pairs (optional)", elem_id="own-test", **file)
+        held_out = gr.File(label="Held-out pairs (optional)", elem_id="own-held-out", file_count="multiple", **file)
     pasted = gr.Textbox(
         label="Or paste pairs",
         info="one per line: source, a tab or =>, target",
@@ -71,25 +74,26 @@ def build(runs: VisitorRuns, form: Form) -> None:
         ]
     with gr.Row(elem_classes="actions"):
         check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
-    preview, preset = data_preview(), gr.State(None)
-    inputs = [pairs, targets, test, pasted, *kinds]
+    preview, preset, columns = data_preview(), gr.State(None), gr.State("")
+    inputs = [pairs, targets, held_out, pasted, *kinds]
     outputs = {"preview": preview, "preset": preset}
     checking: dict[str, Any] = {"outputs": list(outputs.values()), **QUIET, **CHECK}
+    check_all = by_name(partial(check_pairs, runs, staging), outputs)
+
+    def show(checked: Any) -> None:
+        """Open the preset of pairs that were checked, and measure how long it trains."""
+        form.open_on(checked.then, draft_for, [preset, form.draft])
+        checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
+
+    show(check.click(check_all, [*inputs, columns], **checking))
     # A file is checked as soon as it is there, because Train next to it trains what was checked
-    checked = gr.on(
-        [check.click, pairs.upload, targets.upload, test.upload],
-        by_name(partial(check_pairs, runs, staging), outputs),
-        inputs,
-        **checking,
-    )
-    form.open_on(checked.then, draft_for, [preset, form.draft])
-    checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
+    for uploaded in (pairs, targets, held_out):
+        show(uploaded.upload(check_all, inputs, **checking).then(lambda: "", None, columns, **QUIET))
     for changed, other in (kinds, kinds[::-1]):
         matched = changed.input(matching_kind, [changed, other], other, **QUIET)
         check_again = by_name(partial(check_pairs_again, runs, staging), outputs)
-        rechecked = matched.then(check_again, [preview, *inputs], **checking)
-        form.open_on(rechecked.then, draft_for, [preset, form.draft])
-        rechecked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
+        show(matched.then(check_again, [preview, *inputs, columns], **checking))
+    show(preview.read_as(_chosen_columns, None, columns, **QUIET).then(check_all, [*inputs, columns], **checking))
     close.click(None, None, None, js="() => { document.body.dataset.side = ''; }", api_visibility="private")
 
 
@@ -98,15 +102,25 @@ def check_pairs(
     staging: StagingArea,
     pairs: str | None,
     targets: str | None,
-    test: str | None,
+    held_out: Sequence[str] | None,
     pasted: str | None,
     source_kind: str,
     target_kind: str,
+    columns: str = "",
 ) -> Updates:
-    """Ingest pairs; return the updates of their preview and of a preset that trains on them, or an error and None."""
+    """Ingest pairs; return the updates of their preview and of a preset that trains on them, or an error and None.
+
+    Args:
+        columns: the reading that the visitor chose, as ``parse_columns`` reads it; "" or one of other pairs, which have
+            another number of columns, recognizes it.
+    """
     try:
         with tempfile.TemporaryDirectory() as folder:
-            files = _files(Path(folder), pairs, targets, test, pasted or "")
+            files = _files(Path(folder), pairs, targets, held_out, pasted or "")
+            if columns and not targets:
+                chosen = parse_columns(columns)
+                if len(chosen.roles) == len(reading_of(files.pairs).columns.roles):
+                    files = replace(files, columns=chosen)
             found, preset, held = staging.stage(files, kinds=_kinds(source_kind, target_kind))
             runs.register_upload(found.sha256, held)
     except LabError as error:
@@ -157,27 +171,74 @@ def _kinds(source: str, target: str) -> Kinds | None:
     return kinds[0], kinds[1]
 
 
-def _files(folder: Path, pairs: str | None, targets: str | None, test: str | None, pasted: str) -> PairFiles:
+def _files(
+    folder: Path, pairs: str | None, targets: str | None, held_out: Sequence[str] | None, pasted: str
+) -> PairFiles:
     """Return the uploaded files, with pasted pairs written to one; InputError if there is no data or both."""
     if pairs and pasted.strip():
         raise InputError("there are both a file and pasted pairs; remove one of them")
     if len(pasted) > MAX_PASTED:
         raise InputError(f"the pasted pairs have {len(pasted):,} characters, more than {MAX_PASTED:,}; upload a file")
+    others = [Path(each) for each in held_out or ()]
     if pasted.strip():
         path = folder / "pasted-pairs.tsv"  # the preset is named after it
         lines = pasted.replace("\r\n", "\n").split("\n")  # splitlines() splits at more, such as U+2028
         content = "\n".join(map(_with_tab, lines)) + "\n"
         path.write_bytes(content.encode("utf-8", "surrogatepass"))  # a line with such bytes is reported when it is read
-        return PairFiles(path, test=_path(test))
+        return PairFiles(path, held_out=held_out_files(others))
     if not pairs:
         raise InputError("no data yet: upload a file or paste pairs")
-    return PairFiles(Path(pairs), _path(targets), _path(test))
+    if not targets:
+        return PairFiles(Path(pairs), held_out=held_out_files(others))
+    return PairFiles(Path(pairs), Path(targets), held_out_files(others, suffixes=(_suffix(pairs), _suffix(targets))))
+
+
+def held_out_files(files: Sequence[Path], *, suffixes: tuple[str, str] | None = None) -> tuple[HeldOutFile, ...]:
+    """Return what files of held-out pairs are for: validation if named dev, valid or validation, otherwise testing.
+
+    Several files for testing are test sets with their names.
+
+    Args:
+        suffixes: of source and target files, if the pairs are in two files; then those of one name belong together.
+
+    Raises:
+        InputError: a source file has no target file.
+    """
+    found = [(file, None) for file in files] if suffixes is None else list(_matched(files, suffixes))
+    is_validation = {file: bool(_VALIDATION & set(re.split(r"[^a-z0-9]+", file.name.lower()))) for file, _ in found}
+    is_alone = sum(not each for each in is_validation.values()) == 1
+    return tuple(
+        HeldOutFile(file, targets, "validation")
+        if is_validation[file]
+        else HeldOutFile(file, targets, "test", "" if is_alone else set_name(file.name.partition(".")[0]))
+        for file, targets in found
+    )
+
+
+def _matched(files: Sequence[Path], suffixes: tuple[str, str]) -> Iterator[tuple[Path, Path | None]]:
+    """Yield the source and target file of each name."""
+    by_name = {file.name: file for file in files}
+    for file in files:
+        stem = file.name.removesuffix(suffixes[0])
+        if suffixes[0] != suffixes[1] and stem != file.name:
+            if (targets := by_name.get(stem + suffixes[1])) is None:
+                raise InputError(f"held-out file {file.name[:60]!r} has no counterpart {(stem + suffixes[1])[:60]!r}")
+            yield file, targets
+        elif suffixes[0] == suffixes[1] or not file.name.endswith(suffixes[1]):
+            yield file, None
+
+
+def _suffix(file: str) -> str:
+    """Return the end of a file's name from its first dot on, such as ``.en.gz``."""
+    _, dot, suffix = Path(file).name.partition(".")
+    return dot + suffix
+
+
+def _chosen_columns(event: gr.EventData) -> str:
+    """Return the reading that the visitor chose in the preview."""
+    return event_text(event, "columns")
 
 
 def _with_tab(line: str) -> str:
     source, arrow, target = line.partition("=>")
     return f"{source.strip()}\t{target.strip()}" if arrow and "\t" not in line else line
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None

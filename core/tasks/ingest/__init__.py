@@ -1,19 +1,24 @@
 """Import the user's own pairs: read files of several formats, validate every row, and make a preset for them."""
 
+from core.tasks.ingest.columns import ROLES, Columns, parse_columns, set_name
 from core.tasks.ingest.formats import FORMATS, FileFormat, UnknownFormatError, format_of
 from core.tasks.ingest.lines import Row
 from core.tasks.ingest.pairs import IngestResult, Kinds, SkippedRow, check_pairs_file, ingest_pairs
-from core.tasks.ingest.preparing import PairFiles, prepare_preset, preset_for, preset_name_for
-from core.tasks.ingest.reading import read_pairs
+from core.tasks.ingest.preparing import HeldOutFile, PairFiles, prepare_preset, preset_for, preset_name_for
+from core.tasks.ingest.reading import Reading, read_pairs, reading_of
 from core.tasks.ingest.staging import StagingArea
-from core.tasks.ingest.summary import histogram, summary_facts, summary_lines
+from core.tasks.ingest.summary import histogram, other_readings, skipped_share, summary_facts, summary_lines
 
 __all__ = [
     "FORMATS",
+    "ROLES",
+    "Columns",
     "FileFormat",
+    "HeldOutFile",
     "IngestResult",
     "Kinds",
     "PairFiles",
+    "Reading",
     "Row",
     "SkippedRow",
     "StagingArea",
@@ -22,10 +27,15 @@ __all__ = [
     "format_of",
     "histogram",
     "ingest_pairs",
+    "other_readings",
+    "parse_columns",
     "prepare_preset",
     "preset_for",
     "preset_name_for",
     "read_pairs",
+    "reading_of",
+    "set_name",
+    "skipped_share",
     "summary_facts",
     "summary_lines",
 ]

@@ -1,28 +1,33 @@
-"""Formats of files of pairs, and which one a file has: by its name, or by its lines."""
+"""Formats of files of pairs, and which one a file has: by its name, or by its first lines."""
 
+import json
 import re
-from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
 from core.storage.errors import InputError
 from core.tasks.ingest.lines import read_lines
 
-FileFormat = Literal["tsv", "csv", "jsonl", "answers", "dictionary"]
+FileFormat = Literal["tsv", "csv", "json", "jsonl", "parquet", "dictionary", "scan"]
 FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
-SPLIT_MARKS = {"": "", "train": "", "test": "test", "validation": "validation"}
-"""Split by what a third column says of it."""
 COMMENT = ";;;"
 """Start of a line of a dictionary that is none of its entries."""
-_EXTENSIONS: dict[str, FileFormat] = {
+ENTRY = re.compile(r"\S+ {2}\S")
+"""Start of an entry of a dictionary; two spaces, because any sentence has a space after its first word."""
+COMMAND = re.compile(r"IN:\s*(.+?)\s+OUT:\s*(.+)")
+"""A line of SCAN (Lake & Baroni 2018)."""
+_SUFFIXES: dict[str, FileFormat] = {
     ".tsv": "tsv",
     ".txt": "tsv",
     ".csv": "csv",
+    ".json": "json",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".parquet": "parquet",
     ".dict": "dictionary",
 }
-_ENTRY = re.compile(r"\S+ {2}\S")  # of a dictionary; two spaces, because any sentence has a space after its first word
+_SAMPLE = 1_000  # lines
 
 
 class UnknownFormatError(InputError):
@@ -30,40 +35,50 @@ class UnknownFormatError(InputError):
 
 
 def format_of(path: Path) -> FileFormat:
-    """Return the format that a file's extension stands for; of another extension, the one that its lines show.
+    """Return the format of a file: the one its lines show, as text, JSON or SCAN; otherwise that of its suffix.
+
+    The suffix ``.gz`` is left aside.
 
     Raises:
         UnknownFormatError: neither shows a format.
-        InputError: the file has another extension and cannot be read.
+        InputError: the file cannot be read.
     """
-    if file_format := _EXTENSIONS.get(path.suffix.lower()):
-        return file_format
-    shown = _shown_format(line.text for line in read_lines(path) if line.text.strip() and not line.problem)
+    suffixes = [each for each in path.suffixes if each.lower() != ".gz"]
+    suffix = _SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
+    if suffix in ("csv", "parquet", "dictionary"):
+        return suffix
+    lines = [line.text for line in islice(read_lines(path), _SAMPLE) if line.text.strip() and not line.problem]
+    shown = _shown_format(lines)
+    if suffix == "tsv":
+        return shown if shown == "scan" else "tsv"
+    if suffix in ("json", "jsonl"):
+        return "json" if not lines or not _is_json(lines[0]) else "jsonl" if len(lines) > 1 else suffix
     if shown is None:
-        extensions = ", ".join(_EXTENSIONS)
+        extensions = ", ".join(_SUFFIXES)
         raise UnknownFormatError(
             f"file={path.name[:60]!r} must end with {extensions}: its lines do not show which format it has"
         )
     return shown
 
 
-def _shown_format(lines: Iterable[str]) -> FileFormat | None:
-    """Return the format that every line has; None without lines, or if they differ or only some have a mark of a split.
+def _shown_format(lines: list[str]) -> FileFormat | None:
+    """Return the format that lines show; None if they do not all show the same."""
+    if not lines:
+        return None
+    if lines[0].lstrip().startswith(("{", "[")):
+        return "jsonl" if len(lines) > 1 and _is_json(lines[0]) else "json"
+    if all(map(COMMAND.fullmatch, lines)):
+        return "scan"
+    if all("\t" in line for line in lines):
+        return "tsv"
+    if all(line.startswith(COMMENT) or ENTRY.match(line) for line in lines):
+        return "dictionary"
+    return None
 
-    Lines of two columns are read alike as TSV and as answers.
-    """
-    possible: set[FileFormat] = {"tsv", "answers", "dictionary"}
-    line = ""
-    for line in lines:
-        columns = line.split("\t")
-        if len(columns) < 2:
-            possible -= {"tsv", "answers"}
-        if len(columns) > 3 or (len(columns) == 3 and columns[2].strip().lower() not in SPLIT_MARKS):
-            possible.discard("tsv")
-        if len(columns) > 2 and SPLIT_MARKS.get(columns[2].strip().lower()):
-            possible.discard("answers")
-        if not line.startswith(COMMENT) and not _ENTRY.match(line):
-            possible.discard("dictionary")
-        if not possible:
-            break
-    return next((each for each in FORMATS if line and each in possible), None)
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -4,15 +4,21 @@ Lines are decoded one by one, so a malformed line does not affect the others.
 """
 
 import codecs
+import gzip
 import unicodedata
+import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from core.storage.errors import InputError
 
 MAX_LINE_BYTES = 64 * 1024
+MAX_UNPACKED_BYTES = 2**30
+"""Of a compressed file; a small one can expand to any size."""
+_GZIP = b"\x1f\x8b"
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -47,6 +53,7 @@ class Row:
     Attributes:
         line: its line number, counted from 1.
         split: "test" or "validation" for a pair that is held out, otherwise "".
+        set: the name of the test set that the pair is of if it is held out for testing; "" for none.
         file: a prefix that names its file in messages, such as "test file, "; "" for the main one.
     """
 
@@ -55,26 +62,46 @@ class Row:
     target: str = ""
     problem: Problem | None = None
     split: str = ""
+    set: str = ""
     file: str = ""
 
 
 def read_lines(path: Path) -> Iterator[Line]:
     """Read the lines of a file one by one, with bounded memory however long a line is.
 
-    A byte order mark is skipped; lines may end with CR LF.
+    A byte order mark is skipped; lines may end with CR LF. A file compressed by gzip is unpacked.
 
     Raises:
-        InputError: the file cannot be read, is empty, or is UTF-16.
+        InputError: the file cannot be read, is empty, is UTF-16, or unpacks to more than ``MAX_UNPACKED_BYTES``.
+    """
+    with open_unpacked(path) as file:
+        _check_start(file, path.name)
+        number = 0
+        while line := file.readline(MAX_LINE_BYTES + 2):
+            number += 1
+            yield _decode_line(number, line.removesuffix(b"\n").removesuffix(b"\r"))
+            while len(line) == MAX_LINE_BYTES + 2 and not line.endswith(b"\n"):
+                line = file.readline(MAX_LINE_BYTES + 2)  # skip the rest of a line that is too long
+            if isinstance(file, gzip.GzipFile) and file.tell() > MAX_UNPACKED_BYTES:
+                raise InputError(
+                    f"file={path.name[:60]!r} unpacks to more than {MAX_UNPACKED_BYTES / 2**30:g} GiB; unpack it first"
+                )
+
+
+@contextmanager
+def open_unpacked(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading, unpacked if it is compressed by gzip.
+
+    Raises:
+        InputError: the file cannot be read, or is a damaged gzip file.
     """
     try:
         with path.open("rb") as file:
-            _check_start(file, path.name)
-            number = 0
-            while line := file.readline(MAX_LINE_BYTES + 2):
-                number += 1
-                yield _decode_line(number, line.removesuffix(b"\n").removesuffix(b"\r"))
-                while len(line) == MAX_LINE_BYTES + 2 and not line.endswith(b"\n"):
-                    line = file.readline(MAX_LINE_BYTES + 2)  # skip the rest of a line that is too long
+            is_packed = file.read(len(_GZIP)) == _GZIP
+        with cast("BinaryIO", gzip.open(path)) if is_packed else path.open("rb") as unpacked:
+            yield unpacked
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"file={path.name[:60]!r} cannot be unpacked: it is a damaged gzip file") from error
     except OSError as error:
         raise InputError(f"file={path.name[:60]!r} cannot be read: {error.strerror or error}") from error
 

@@ -1,6 +1,7 @@
 """Import pairs: validate every row, drop duplicates, write the pairs file, and report statistics."""
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core.storage.errors import InputError
+from core.tasks.ingest.columns import MAX_SETS
 from core.tasks.ingest.lines import Problem, Row, read_lines
+from core.tasks.ingest.reading import Reading
 from core.tasks.pairs import source_key
 from core.text.case import CaseCheck, TextCase
 from core.text.subwords import WORD_START
@@ -19,8 +22,8 @@ from core.text.vocab import BOS, EOS, PAD, UNK
 MIN_SOURCES = 10
 MAX_TOKENS = 510  # with BOS and EOS, the longest sequence of any model
 MAX_LISTED_PROBLEMS, FIRST_PAIRS = 20, 5
-HELD_OUT = "test", "validation"
-_MARKS: tuple[list[str], ...] = [], *([split] for split in HELD_OUT)
+MARK = re.compile(r"(|test|validation)(?::([a-z0-9-]{1,40}))?")
+"""What follows a pair in its file: its split if it is held out, and the name of its test set."""
 RESERVED = {PAD, BOS, EOS, UNK}
 
 
@@ -57,6 +60,7 @@ class IngestResult:
         sha256: of the pairs file; a preset names the pairs by it.
         pairs, sources: number of pairs in the file, and of different sources.
         held_out: number of those marked as held out, or from a test file, by split.
+        sets: number of test pairs, or of all pairs of no marked split, by the name of their test set.
         duplicates: rows dropped because the same pair occurred before.
         several: sources with more than one target.
         source_case: case of all training sources; "as-is" if they are in both.
@@ -66,7 +70,8 @@ class IngestResult:
         too_long: pairs in the file with more than ``MAX_TOKENS`` subwords on a side, which the task leaves out.
         source_lengths, target_lengths: number of pairs by the number of tokens of that side.
         source_tokens, target_tokens: number of occurrences of each token.
-        first_pairs: the first pairs, as text.
+        reading: how the file was read, and could be; None of pairs from elsewhere, or of two files.
+        first_pairs: the first training pairs, as text.
         subwords: vocabularies of subwords; None with other tokens.
         unknown: share of the tokens of held-out sources and targets that are not in the vocabulary, 0-1.
         example: tokens of the first pair's source and target.
@@ -78,6 +83,7 @@ class IngestResult:
     pairs: int = 0
     sources: int = 0
     held_out: Counter[str] = field(default_factory=Counter)
+    sets: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
     several: int = 0
     source_case: TextCase = "as-is"
@@ -90,6 +96,7 @@ class IngestResult:
     target_lengths: Counter[int] = field(default_factory=Counter)
     source_tokens: Counter[str] = field(default_factory=Counter)
     target_tokens: Counter[str] = field(default_factory=Counter)
+    reading: Reading | None = None
     first_pairs: list[tuple[str, str]] = field(default_factory=list)
     subwords: SubwordSizes | None = None
     unknown: tuple[float, float] = (0.0, 0.0)
@@ -117,9 +124,9 @@ def ingest_pairs(
 ) -> IngestResult:
     """Write valid, distinct pairs to a file, one line ``source<TAB>target`` each, and return statistics.
 
-    Held-out pairs come first and have ``<TAB>test`` or ``<TAB>validation`` appended; pairs of other splits with the
-    same source are dropped. Only eight bytes per pair stay in memory. Subwords, which are not learned yet, are not
-    counted.
+    Held-out pairs come first and have ``<TAB>test`` or ``<TAB>validation`` appended, with ``:NAME`` if they are of a
+    test set with a name; pairs of other splits with the same source are dropped. Only eight bytes per pair stay in
+    memory. Subwords, which are not learned yet, are not counted.
 
     Args:
         out: the file to write.
@@ -134,9 +141,15 @@ def ingest_pairs(
     result, seen = IngestResult(kinds), _Seen()
     with out.open("wb") as file:
         writer = _HashingWriter(file)
-        for source, target, split in _valid_pairs(chain(held_out_rows, rows), result, seen):
-            writer.write("\t".join([source, target, *([split] if split else [])]) + "\n")
-            result.held_out.update([split] if split else [])
+        for source, target, row in _valid_pairs(chain(held_out_rows, rows), result, seen):
+            mark = f"{row.split}:{row.set}" if row.set and row.split != "validation" else row.split
+            writer.write("\t".join([source, target, *([mark] if mark else [])]) + "\n")
+            result.held_out.update([row.split] if row.split else [])
+            result.sets.update([row.set] if row.set and row.split != "validation" else [])
+            if len(result.sets) > MAX_SETS:
+                raise InputError(
+                    f"more than {MAX_SETS} test sets are named, such as {', '.join(list(result.sets)[:3])}"
+                )
             if max_pairs is not None and result.pairs > max_pairs:
                 raise InputError(f"the data has more than {max_pairs:,} pairs, the limit here")
     result.sources, result.several, result.sha256 = len(seen.sources), len(seen.several), writer.hash.hexdigest()
@@ -155,7 +168,7 @@ def check_pairs_file(path: Path, *, max_pairs: int | None = None) -> None:
     """
     for number, line in enumerate(read_lines(path), start=1):
         source, *rest = line.text.split("\t")
-        is_pair = len(rest) in (1, 2) and source.strip() and rest[0].strip() and rest[1:] in _MARKS
+        is_pair = len(rest) in (1, 2) and source.strip() and rest[0].strip() and all(map(MARK.fullmatch, rest[1:]))
         if line.problem or not is_pair:
             raise InputError(f"pairs file, line {number}: {line.problem or 'it is not a pair'}")
         if max_pairs is not None and number > max_pairs:
@@ -184,8 +197,8 @@ class _Seen:
         self.training_case, self.held_out_case = CaseCheck(), CaseCheck()
 
 
-def _valid_pairs(rows: Iterable[Row], result: IngestResult, seen: _Seen) -> Iterator[tuple[str, str, str]]:
-    """Yield source, target and split of the pairs to write, and count all rows in ``result``."""
+def _valid_pairs(rows: Iterable[Row], result: IngestResult, seen: _Seen) -> Iterator[tuple[str, str, Row]]:
+    """Yield source, target and row of the pairs to write, and count all rows in ``result``."""
     for row in rows:
         source, target = row.source.strip(), row.target.strip()
         tokens = _tokens(source, result.kinds[0]), _tokens(target, result.kinds[1])
@@ -196,6 +209,8 @@ def _valid_pairs(rows: Iterable[Row], result: IngestResult, seen: _Seen) -> Iter
             continue
         key = source_key(source if result.kinds[0] in ("character", "subword") else " ".join(tokens[0]))
         pair = source_key(f"{key}\t{target if result.kinds[1] == 'subword' else ' '.join(tokens[1])}")
+        if row.split == "test" and row.set:  # a source may be in several test sets
+            pair ^= source_key(row.set)
         if seen.held_out.get(key, row.split) != row.split:
             result.overlaps += 1
         elif pair in seen.pairs:
@@ -208,8 +223,8 @@ def _valid_pairs(rows: Iterable[Row], result: IngestResult, seen: _Seen) -> Iter
             (seen.held_out_case if row.split else seen.training_case).add(source)
             if row.split:
                 seen.held_out[key] = row.split
-            _count(result, source, target, tokens)
-            yield source, target, row.split
+            _count(result, source, target, tokens, is_held_out=bool(row.split))
+            yield source, target, row
 
 
 def _tokens(text: str, kind: TokenKind) -> list[str]:
@@ -217,14 +232,16 @@ def _tokens(text: str, kind: TokenKind) -> list[str]:
     return [] if kind == "subword" else tokenize(text, plain_kind(kind))
 
 
-def _count(result: IngestResult, source: str, target: str, tokens: tuple[list[str], list[str]]) -> None:
+def _count(
+    result: IngestResult, source: str, target: str, tokens: tuple[list[str], list[str]], *, is_held_out: bool
+) -> None:
     result.pairs += 1
     if "subword" not in result.kinds:
         result.source_lengths[len(tokens[0])] += 1
         result.target_lengths[len(tokens[1])] += 1
         result.source_tokens.update(tokens[0])
         result.target_tokens.update(tokens[1])
-    if len(result.first_pairs) < FIRST_PAIRS:
+    if not is_held_out and len(result.first_pairs) < FIRST_PAIRS:
         result.first_pairs.append((source, target))
 
 

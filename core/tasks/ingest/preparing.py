@@ -16,10 +16,11 @@ from core.config import SPECIAL_TOKENS, Preset, parse_preset, preset_names
 from core.config.tasks import OwnPairsConfig
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest.choosing import choose_tokens, subword_sizes, unknown_shares
+from core.tasks.ingest.columns import Columns
 from core.tasks.ingest.formats import FileFormat
 from core.tasks.ingest.lines import Row
 from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult, Kinds, SubwordSizes, ingest_pairs
-from core.tasks.ingest.reading import read_pairs
+from core.tasks.ingest.reading import Reading, read_pairs, reading_of
 from core.tasks.own_pairs import OwnPairs
 from core.tasks.pairs import RaggedRows
 from core.text.case import TextCase, in_case
@@ -33,20 +34,39 @@ _EPOCHS = 50  # over sentences: few enough steps for many, so that no preset tra
 
 
 @dataclass(frozen=True)
+class HeldOutFile:
+    """A file of pairs that are never trained on.
+
+    Attributes:
+        path: the pairs, or the sources if there is a target file.
+        targets: a file with the target of each line of ``path``.
+        split: "test" or "validation".
+        set: the name of its test set; "" for none.
+    """
+
+    path: Path
+    targets: Path | None = None
+    split: str = "test"
+    set: str = ""
+
+
+@dataclass(frozen=True)
 class PairFiles:
     """The files that hold a user's pairs.
 
     Attributes:
         pairs: the pairs, or the sources if there is a target file. It may mark pairs as held out.
         targets: a file with the target of each line of ``pairs``.
-        test: pairs for the test split only, in the format of ``pairs``.
-        file_format: of ``pairs`` and ``test``; None chooses by the file names.
+        held_out: files of held-out pairs only.
+        file_format: of ``pairs`` and ``held_out``; None chooses by each file's name and lines.
+        columns: what the columns of ``pairs`` and ``held_out`` are; None recognizes them.
     """
 
     pairs: Path
     targets: Path | None = None
-    test: Path | None = None
+    held_out: tuple[HeldOutFile, ...] = ()
     file_format: FileFormat | None = None
+    columns: Columns | None = None
 
 
 def prepare_preset(
@@ -100,22 +120,36 @@ def prepare_preset(
 
 def _ingest(files: PairFiles, out: Path, kinds: Kinds, max_pairs: int | None, case: TextCase = "as-is") -> IngestResult:
     """Import the files, their sources converted to a case."""
+    reading = None if files.targets else reading_of(files.pairs, file_format=files.file_format, columns=files.columns)
 
-    def read(path: Path, targets: Path | None = None) -> Iterator[Row]:
-        name = f"{quote(path.name)}, " if files.test else ""
-        for row in read_pairs(path, file_format=files.file_format, targets=targets):
+    def read(path: Path, targets: Path | None, how: Reading | None) -> Iterator[Row]:
+        name = f"{quote(path.name)}, " if files.held_out else ""
+        for row in read_pairs(path, how, targets=targets):
             yield replace(row, source=in_case(row.source, case), file=name)
 
     def rows() -> Iterator[Row]:
-        return read(files.pairs, files.targets)
+        return read(files.pairs, files.targets, reading)
 
     def held_out() -> Iterator[Row]:
-        if files.test:
-            yield from (replace(row, split=row.split or "test") for row in read(files.test))
+        for each in files.held_out:
+            for row in read(
+                each.path, each.targets, None if each.targets else _reading_like(each.path, reading, files)
+            ):
+                yield replace(row, split=each.split, set=each.set or row.set)
         yield from (row for row in rows() if row.split)
 
     training = (row for row in rows() if not row.split)
-    return ingest_pairs(training, out, kinds=kinds, held_out_rows=held_out(), max_pairs=max_pairs)
+    result = ingest_pairs(training, out, kinds=kinds, held_out_rows=held_out(), max_pairs=max_pairs)
+    result.reading = reading
+    return result
+
+
+def _reading_like(path: Path, main: Reading | None, files: PairFiles) -> Reading:
+    """Return how to read held-out pairs: as the main file, if theirs has as many columns, otherwise as it shows."""
+    found = reading_of(path, file_format=files.file_format, columns=files.columns)
+    if main is None or main.recognized.width != found.recognized.width:
+        return found
+    return reading_of(path, file_format=files.file_format, columns=main.columns)
 
 
 def _measure_tokens(result: IngestResult, pairs: Path) -> None:

@@ -3,19 +3,26 @@
 from collections import Counter
 
 from core.tasks.ingest.choosing import MAX_UNKNOWN, share_text
+from core.tasks.ingest.columns import Columns
+from core.tasks.ingest.lines import Row
 from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult
 from core.text.subwords import WORD_START
 
 _BARS = 12
 _LISTED_TOKENS = 40
+MIN_COLUMNS = 3  # with which a file can be read in several ways; two can only be swapped
+_WIDEST = 100  # characters of an example
 _MARK = f"{WORD_START} is a space"
 
 
 def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
     """Return statistics of the whole data set as (name, value)."""
-    facts = [("pairs", f"{result.pairs:,}"), ("different sources", f"{result.sources:,}")]
+    facts = [*_reading_facts(result), ("pairs", f"{result.pairs:,}"), ("different sources", f"{result.sources:,}")]
     for split, count in result.held_out.items():
         facts.append((f"{split} pairs", f"{count:,}, marked as held out"))
+    if result.sets:
+        listed = ", ".join(f"{name} ({count:,})" for name, count in result.sets.items())
+        facts.append(("test sets", f"{listed}; each is measured by itself"))
     if result.several:
         facts.append(("sources with several targets", f"{result.several:,}; each target counts as correct"))
     if result.source_case != "as-is":
@@ -26,10 +33,44 @@ def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
         overlaps = f"{result.overlaps:,} pairs, left out" if result.overlaps else "none"
         facts.append(("sources also in held-out pairs", overlaps))
     for kind, count in result.skipped.most_common():
-        facts.append((f"skipped: {kind}", f"{count:,} row{'s' if count > 1 else ''}"))
+        advice = "; save the file as UTF-8: it may be Latin-1 or Windows-1252" if kind == "not UTF-8" else ""
+        facts.append((f"skipped: {kind}", f"{count:,} row{'s' if count > 1 else ''}{advice}"))
     if result.too_long:
         facts.append((f"longer than {MAX_TOKENS} subwords", f"{result.too_long:,} pairs, left out"))
     return facts + _token_facts(result)
+
+
+def skipped_share(result: IngestResult) -> str:
+    """Return a sentence that says how many rows are skipped, if there are any; "" for none."""
+    skipped = result.skipped.total()
+    if not skipped:
+        return ""
+    total = skipped + result.pairs + result.duplicates + result.overlaps
+    kind, count = result.skipped.most_common(1)[0]
+    why = f"most of them as {kind}" if count < skipped else kind
+    return f"{skipped:,} of {total:,} rows ({100 * skipped / total:.1f} %) are skipped: {why}."
+
+
+def _reading_facts(result: IngestResult) -> list[tuple[str, str]]:
+    """Return how a file with columns was read."""
+    if result.reading is None:
+        return []
+    facts = [("read as", result.reading.columns.describe())]
+    if header := result.reading.recognized.header:
+        facts.append(("column names", f"line {header}: {', '.join(result.reading.columns.names)}"))
+    return facts
+
+
+def other_readings(result: IngestResult) -> list[tuple[Columns, tuple[Row, ...]]]:
+    """Return how the file could be read instead, each with the first pairs of that reading.
+
+    Empty if there is nothing to choose: two columns, of which the first is the source.
+    """
+    if result.reading is None or result.reading.recognized.width < MIN_COLUMNS:
+        return []
+    found = result.reading.recognized
+    readings = zip(found.readings, found.examples, strict=True)
+    return [(columns, rows) for columns, rows in readings if columns.roles != result.reading.columns.roles]
 
 
 def _token_facts(result: IngestResult) -> list[tuple[str, str]]:
@@ -86,10 +127,19 @@ def summary_lines(result: IngestResult) -> list[str]:
         lines += [f"  {label:>9} {count:9,} {'█' * round(30 * count / largest)}".rstrip() for label, count in bars]
     lines.append("\nfirst pairs")
     lines += [f"  {source}  →  {target}" for source, target in result.first_pairs]
+    if others := other_readings(result):
+        lines.append("\nother ways to read the columns")
+        for columns, rows in others:
+            example = f"{rows[0].source}  →  {rows[0].target}" if rows else "no pair"
+            lines.append(f"  --columns {columns!s:28} {_cut(example)}")
     if result.problems:
-        lines.append(f"\nskipped rows: {result.skipped.total():,}, the first:")
+        lines.append(f"\n{skipped_share(result)} The first:")
         lines += [f"  {problem}" for problem in result.problems]
     return lines
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}…"
 
 
 def _list_tokens(tokens: Counter[str]) -> str:

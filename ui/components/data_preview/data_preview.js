@@ -1,12 +1,13 @@
-// A summary of uploaded pairs: statistics, length histograms, the first pairs, and skipped rows. Until the form has the
+// A summary of uploaded pairs: how their columns are read, statistics, length histograms, the first pairs, and skipped rows.
+// Event: 'read_as' {columns}, another reading of the columns. Until the form has the
 // preset of the pairs that the visitor sees, Train does not train another one.
 
 import { make, setText, partsOf } from "../../web/dom.js";
 import { onPresetOpened } from "../../web/navigation.js";
 
-const OF_PAIRS = "#own-file, #own-targets, #own-test, #own-pasted"; // what the pairs are read from
+const OF_PAIRS = "#own-file, #own-targets, #own-held-out, #own-pasted"; // what the pairs are read from
 
-export function mount({ element, props, watch }) {
+export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
 
   const child = (name, tag) => part(name).querySelector(tag);
@@ -24,6 +25,15 @@ export function mount({ element, props, watch }) {
     return make("table", { class: "histogram" },
       make("caption", {}, title),
       make("tbody", {}, ...bars.map((bar) => makeBar(bar, most))));
+  }
+
+  /** The ways to read the columns, the chosen one first; nothing where there is only one. */
+  function showReadings(readings) {
+    part("readings").hidden = !readings.length;
+    part("readings").replaceChildren(part("readings").querySelector("legend"), ...readings.map(({ columns, words, pairs }, at) =>
+      make("label", {}, make("input", { type: "radio", name: "own-columns", value: columns, checked: at === 0, onchange: () => trigger("read_as", { columns }) }),
+        make("span", {}, words),
+        ...pairs.map(([source, target]) => make("span", { class: "example" }, make("bdi", {}, source), "  →  ", make("bdi", {}, target))))));
   }
 
   function showSummary(value) {
@@ -67,6 +77,8 @@ export function mount({ element, props, watch }) {
     part("notice").className = value.problem ? "notice bad" : "notice good";
     const valid = ["✓ The data is valid.", value.choice, "Press Train, or choose other tokens or settings first."];
     setText(part("notice"), value.problem ? "✗ " + value.problem : valid.filter(Boolean).join(" "));
+    setText(part("warning"), value.warning ? "⚠ " + value.warning : "");
+    showReadings(value.readings ?? []);
     if (value.facts) showSummary(value);
   }
 

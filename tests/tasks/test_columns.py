@@ -1,0 +1,202 @@
+"""What the columns of a file are: recognized in public data sets, chosen by the user, and said."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.__main__ import main
+from core.storage.errors import InputError
+from core.tasks import build_task
+from core.tasks.ingest import (
+    ROLES,
+    HeldOutFile,
+    PairFiles,
+    lines,
+    other_readings,
+    parse_columns,
+    prepare_preset,
+    read_pairs,
+    reading_of,
+    summary_facts,
+)
+
+UNIMORPH = "reiterar\tno reiteren\tV;NEG;IMP;3;PL\ngato\tgatos\tN;PL\nver\tvi\tV;IND;PST;1;SG\n"
+ANKI = "Go.\tGeh.\tCC-BY 2.0 (France) Attribution: tatoeba.org #1 (CM) & #2 (Roujin)\n" * 3
+COGS = "A rose was seen .\trose ( x _ 1 )\tin_distribution\n" * 10
+NESTED = [{"id": str(n), "translation": {"en": f"Hello {n}", "de": f"Hallo {n}"}} for n in range(3)]
+
+
+def file(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def numbers(first: int, count: int, *more: str) -> str:
+    return "".join("\t".join([str(n), str(n)[::-1], *more]) + "\n" for n in range(first, first + count))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "pair"),
+    [
+        ("spanish-train-high", UNIMORPH, "source,target,source", ("reiterar V;NEG;IMP;3;PL", "no reiteren")),
+        ("spanish.tsv", UNIMORPH, "source,target,source", ("reiterar V;NEG;IMP;3;PL", "no reiteren")),
+        ("turkish.trn", "ev\tN;PL\tevler\nel\tN;PL\teller\n", "source,source,target", ("ev N;PL", "evler")),
+        ("deu", ANKI, "source,target,skip", ("Go.", "Geh.")),
+        ("train.tsv", COGS, "source,target,set", ("A rose was seen .", "rose ( x _ 1 )")),
+        ("tasks.txt", "IN: run twice OUT: I_RUN I_RUN\n", "source,target", ("run twice", "I_RUN I_RUN")),
+        ("a.json", json.dumps(NESTED), "skip,source,target", ("Hello 0", "Hallo 0")),
+        ("a.jsonl", "".join(json.dumps(each) + "\n" for each in NESTED), "skip,source,target", ("Hello 0", "Hallo 0")),
+        ("p.jsonl", '{"completion": " b", "prompt": "a"}\n', "target,source", ("a", " b")),
+        ("any.jsonl", '{"wrong": "teh", "right": "the"}\n', "source,target", ("teh", "the")),
+        ("d.json", '{"abandonned": "abandoned", "teh": "the"}', "source,target", ("abandonned", "abandoned")),
+        ("head.tsv", "English\tGerman\nHello\tHallo\n", "source,target", ("Hello", "Hallo")),
+        ("id.csv", "en,id\nHello,Halo\n", "source,target", ("Hello", "Halo")),
+        ("head.csv", "en,de\nHello,Hallo\n", "source,target", ("Hello", "Hallo")),
+        ("names.tsv", "target\tsource\nb\ta\n", "target,source", ("a", "b")),
+        ("pairs.tsv.gz", gzip.compress(b"a\tb\n"), "source,target", ("a", "b")),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
+)
+def test_public_data_sets_are_recognized(tmp_path, name, content, columns, pair):
+    reading = reading_of(file(tmp_path / name, content))
+    assert str(reading.columns) == columns
+    first = next(iter(read_pairs(tmp_path / name)))
+    assert (first.source, first.target) == pair
+
+
+def test_what_is_recognized_is_said_with_what_else_each_reading_would_make(tmp_path, capsys):
+    path = file(tmp_path / "spanish", "".join(f"gat{n}\tgat{n}s\tN;PL\n" for n in range(30)))
+    result, _ = prepare_preset(PairFiles(path), tmp_path / "kept")
+    assert dict(summary_facts(result))["read as"] == "columns 1 and 3 → column 2"
+    others = {str(columns): (rows[0].source, rows[0].target) for columns, rows in other_readings(result)}
+    assert others["source,target,skip"] == ("gat0", "gat0s")
+    assert others["source,answers"] == ("gat0", "gat0s")
+    assert others["target,source,skip"] == ("gat0s", "gat0")
+    assert main(["data", str(path), "--columns", "source,target,skip", "--out", str(tmp_path / "o.yaml")]) == 0
+    printed = capsys.readouterr().out
+    assert "column 1 → column 2; column 3 is left out" in printed
+    assert "--columns source,target,source" in printed
+    assert (tmp_path / "o.pairs.tsv").read_text().splitlines()[0] == "gat0\tgat0s"
+
+
+def test_a_separator_inside_a_text_is_no_column(tmp_path):
+    path = file(tmp_path / "p.csv", "a,b\n" * 40 + "x,y,z\n")
+    assert [str(row.problem) for row in read_pairs(path) if row.problem] == ["it has 3 columns, not 2: source,target"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("source,lemma", "must be of source, target"),
+        ("source,skip", "must have a source, and a target or answers"),
+        ("source,answers,skip", "must end with answers"),
+        ("source,target,split,split", "at most once"),
+        ("", "must be of"),
+    ],
+)
+def test_columns_that_make_no_pairs_are_refused(text, problem):
+    with pytest.raises(InputError, match=problem):
+        parse_columns(text)
+
+
+@given(st.lists(st.sampled_from(ROLES), max_size=6))
+def test_columns_are_read_as_they_are_written(roles):
+    try:
+        columns = parse_columns(",".join(roles))
+    except InputError:
+        return
+    assert parse_columns(str(columns)) == columns
+    assert columns.describe()
+
+
+# --- test sets -----------------------------------------------------------------------------------------------------
+
+
+def test_test_sets_with_names_are_measured_each_by_itself(tmp_path):
+    """From files, from a column, and from a category; a source may be in several sets."""
+    files = PairFiles(
+        file(tmp_path / "train.tsv", numbers(100, 60, "train") + numbers(200, 4, "dev") + numbers(300, 3, "Hard ones")),
+        held_out=(
+            HeldOutFile(file(tmp_path / "long.tsv", numbers(5000, 5)), set="long"),
+            HeldOutFile(
+                file(tmp_path / "more.src", "5000\n700\n"), file(tmp_path / "more.tgt", "0005\n007\n"), set="more"
+            ),
+        ),
+    )
+    pairs = tmp_path / "kept"
+    result, preset = prepare_preset(files, pairs, kinds=("character", "character"))
+    assert (result.held_out, result.sets) == (
+        {"test": 10, "validation": 4},
+        {"long": 5, "more": 2, "hard-ones": 3},
+    )
+    assert "long (5), more (2), hard-ones (3)" in dict(summary_facts(result))["test sets"]
+    task = build_task(preset.task, pairs=pairs)
+    assert len(task.table.rows("test")) == 9  # 5000 once
+    drawn = task.breakdown(1_000, generator=torch.Generator())
+    inputs = {
+        name: sorted("".join(task.src_vocab.decode(row[1:5].tolist())).strip() for row in drawn.pairs[rows].src)
+        for name, rows in drawn.groups.items()
+    }
+    assert {name: len(found) for name, found in inputs.items()} == {"long": 5, "more": 2, "hard-ones": 3}
+    assert inputs["more"][0].startswith("5000")
+
+
+def test_categories_group_the_test_pairs_whichever_they_are(tmp_path):
+    rows = [(f"{n}", f"{n}"[::-1], "even" if n % 2 == 0 else "odd") for n in range(100, 160)]
+    path = file(tmp_path / "p.tsv", "".join("\t".join(row) + "\n" for row in rows))
+    result, preset = prepare_preset(PairFiles(path), tmp_path / "kept", kinds=("character", "character"))
+    assert result.sets == {"even": 30, "odd": 30}
+    task = build_task(preset.task, pairs=tmp_path / "kept")
+    groups = task.breakdown(100, generator=torch.Generator()).groups
+    assert sum(map(len, groups.values())) == len(task.table.rows("test")) == 6
+    plain, _ = prepare_preset(
+        PairFiles(path, columns=parse_columns("source,target,skip")), tmp_path / "plain", kinds=("character",) * 2
+    )
+    assert plain.sets == {}
+
+
+def test_too_many_test_sets_are_refused(tmp_path):
+    content = numbers(100, 30, "train") + "".join(numbers(1000 + n, 1, f"set{n}") for n in range(51))
+    with pytest.raises(InputError, match="more than 50 test sets are named, such as set0, set1, set2"):
+        prepare_preset(
+            PairFiles(file(tmp_path / "p.tsv", content), columns=parse_columns("source,target,split")),
+            tmp_path / "kept",
+        )
+
+
+def test_the_command_takes_test_and_validation_files_with_their_targets(tmp_path, capsys):
+    train = file(tmp_path / "train.tsv", numbers(100, 60))
+    words = ["--test", f"long={file(tmp_path / 'long.tsv', numbers(5000, 5))}"]
+    words += ["--test", f"more={file(tmp_path / 'm.src', '700')}", str(file(tmp_path / "m.tgt", "007"))]
+    words += ["--validation", str(file(tmp_path / "v.src", "800\n801")), str(file(tmp_path / "v.tgt", "008\n108"))]
+    assert main(["data", str(train), *words, "--out", str(tmp_path / "o.yaml")]) == 0
+    marks = [line.split("\t")[2:] for line in (tmp_path / "o.pairs.tsv").read_text().splitlines()]
+    assert marks[:8] == [["test:long"]] * 5 + [["test:more"], ["validation"], ["validation"]]
+    assert "first pairs\n  100  →  001" in capsys.readouterr().out  # of the training part
+
+
+# --- compressed files ----------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_or_endless_gzip_file_is_refused(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    packed = gzip.compress(numbers(100, 5_000).encode())
+    for damaged in (packed[:200], packed[:100] + b"\0" * 50 + packed[150:]):
+        with pytest.raises(InputError, match="is a damaged gzip file"):
+            list(read_pairs(file(tmp_path / "p.tsv.gz", damaged)))
+    monkeypatch.setattr(lines, "MAX_UNPACKED_BYTES", 10_000)
+    with pytest.raises(InputError, match="unpacks to more than"):
+        list(read_pairs(file(tmp_path / "p.tsv.gz", packed)))
+
+
+def test_parquet_is_read_if_its_package_is_installed(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(NESTED), tmp_path / "p.parquet")
+    assert next((row.source, row.target) for row in read_pairs(tmp_path / "p.parquet")) == ("Hello 0", "Hallo 0")
+    with pytest.raises(InputError, match="is not valid Parquet"):
+        list(read_pairs(file(tmp_path / "q.parquet", "no")))
