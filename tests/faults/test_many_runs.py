@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from core.server.limits import PUBLIC
 from core.storage.errors import LabError
 from core.teaching.bugs import new_state
 from core.training.loop import StepEvent, train
+from tests.faults.children import processes
 
 REQUESTED, QUEUED, CYCLES = 10, 4, 50
 MIN_RELATIVE_SPEED = 0.8  # compared with two training loops alone, in CPU time; other programs share the caches
@@ -117,34 +119,39 @@ def resources() -> dict[str, float]:
     return {"threads": threads, "files": len(os.listdir("/proc/self/fd")), "megabytes": memory}
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the resources of a process can only be read on Linux")
-def test_stopping_and_resuming_a_run_leaks_no_thread_file_or_memory(root: Path, row):
+def stop_and_resume(root: Path, connection: Connection) -> None:
+    """Stop and resume a run again and again; send the resources before and after, and the longest seconds to stop."""
     preset = load_preset("tiny").with_changes({"training.steps": 20_000, "training.evaluate_every": 100})
     runs, slowest = Runs(root), 0.0
     name = runs.start(preset)
-
-    def cycle() -> float:
-        wait(lambda: runs[name].info.step > step)
+    for number in range(CYCLES + 5):
+        step = runs[name].info.step
+        if number:
+            runs.resume(name)
+        wait(lambda step=step: runs[name].info.step > step)
         before = runs[name].info.step
         start = time.monotonic()
         runs.stop(name)
         wait(lambda: not runs.active())
+        slowest = max(slowest, time.monotonic() - start)
         assert runs[name].info.status == "stopped"
         assert runs[name].info.step <= before + 5  # steps between the two readings
-        return time.monotonic() - start
+        if number == 5:
+            first = resources()
+    wait(lambda: resources()["threads"] <= first["threads"], 10)
+    connection.send((first, resources(), slowest))
+    runs.close()
 
-    try:
-        for number in range(CYCLES + 5):
-            step = runs[name].info.step
-            if number:
-                runs.resume(name)
-            slowest = max(slowest, cycle())
-            if number == 5:
-                before = resources()
-        wait(lambda: resources()["threads"] <= before["threads"], 10)
-        after = resources()
-    finally:
-        runs.close()
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the resources of a process can only be read on Linux")
+def test_stopping_and_resuming_a_run_leaks_no_thread_file_or_memory(root: Path, row):
+    context = processes()  # the heap of this process is that of all tests before
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=stop_and_resume, args=(root, sender))
+    process.start()
+    sender.close()
+    before, after, slowest = receiver.recv()
+    process.join()
     assert after["files"] <= before["files"]
     assert after["megabytes"] - before["megabytes"] <= 20
     grown = f"{after['megabytes'] - before['megabytes']:+.0f} MB, no thread, no open file more"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
@@ -28,6 +29,7 @@ _SUFFIXES: dict[str, FileFormat] = {
     ".dict": "dictionary",
 }
 _SAMPLE = 1_000  # lines
+_MOST = 0.95  # share of the lines that must have the form of a format; the others are skipped when they are read
 
 
 class UnknownFormatError(InputError):
@@ -62,18 +64,21 @@ def format_of(path: Path) -> FileFormat:
 
 
 def _shown_format(lines: list[str]) -> FileFormat | None:
-    """Return the format that lines show; None if they do not all show the same."""
+    """Return the format that nearly all lines show; None if there is none."""
     if not lines:
         return None
     if lines[0].lstrip().startswith(("{", "[")):
         return "jsonl" if len(lines) > 1 and _is_json(lines[0]) else "json"
-    if all(map(COMMAND.fullmatch, lines)):
+    entries = [line for line in lines if not line.startswith(COMMENT)]
+    if _share(COMMAND.fullmatch, lines) >= _MOST:
         return "scan"
-    if all("\t" in line for line in lines):
+    if _share(re.compile("\t").search, lines) >= _MOST:
         return "tsv"
-    if all(line.startswith(COMMENT) or ENTRY.match(line) for line in lines):
-        return "dictionary"
-    return None
+    return "dictionary" if _share(ENTRY.match, entries) >= _MOST else None
+
+
+def _share(matches: Callable[[str], object], lines: list[str]) -> float:
+    return sum(bool(matches(line)) for line in lines) / max(1, len(lines))
 
 
 def _is_json(text: str) -> bool:

@@ -79,6 +79,8 @@ REQUESTS = {
     "class_new_code": {"address": "https://example.org/"},
     "class_stop": {"number": 1},
     "class_results": {},
+    "class_answers": {},
+    "class_questions": {},
     "class_join": {"code": "ABCD2345", "nickname": "Anna"},
     "class_help": {"wanted": True},
     "class_leave": {},
