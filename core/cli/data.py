@@ -86,7 +86,7 @@ def _kinds(text: str) -> Kinds | None:
         raise InputError(
             f"--tokens={text[:60]!r} must be {AUTOMATIC}, one of {', '.join(TOKEN_KINDS)}, or two of them with a comma"
         )
-    return kinds[0], kinds[-1]
+    return (kinds[0], "character") if kinds == ["inflection"] else (kinds[0], kinds[-1])
 
 
 def _as_json(result: IngestResult, out: Path, time: TrainingTime | None) -> dict[str, Any]:

@@ -356,8 +356,9 @@ def _data(parser: argparse.ArgumentParser) -> None:
         "--tokens",
         default="auto",
         metavar="KIND[,KIND]",
-        help='tokens of both sides, or of source and target: "character", "word", "symbol" (split at spaces) or '
-        '"subword" (on both sides); "auto" (default) chooses them by the pairs and says why',
+        help='tokens of both sides, or of source and target: "character", "word", "symbol" (split at spaces), '
+        '"inflection" (of sources such as reiterar V;NEG) or "subword" (on both sides); "auto" (default) chooses them '
+        "by the pairs and says why",
     )
     parser.add_argument(
         "--preset",

@@ -402,8 +402,11 @@ class OwnPairsConfig(SubwordsConfig):
         str, Field(max_length=500, description="inputs to suggest, one a line; empty: the first test sources"), FIXED
     ] = ""
     source_tokens: Annotated[
-        Literal["character", "word", "symbol", "subword"],
-        Field(description="tokens of a source: characters, words and punctuation, symbols (split at spaces), subwords"),
+        Literal["character", "word", "symbol", "inflection", "subword"],
+        Field(
+            description="tokens of a source: characters, words and punctuation, symbols (split at spaces), characters "
+            "with morphological features (reiterar V;NEG), subwords"
+        ),
     ] = "character"
     answer_tokens: Annotated[
         Literal["character", "word", "symbol", "subword"],
@@ -480,7 +483,8 @@ class OwnPairsConfig(SubwordsConfig):
     @property
     def summary(self) -> str:
         data = f"from {self.data_origin}" if self.data_origin else "of own data"
-        return f"learn {self.num_sources:,} sources {data}, {self.source_tokens}s to {self.answer_tokens}s"
+        source = "inflected words" if self.source_tokens == "inflection" else f"{self.source_tokens}s"
+        return f"learn {self.num_sources:,} sources {data}, {source} to {self.answer_tokens}s"
 
 
 class ImportedConfig(TaskSection):

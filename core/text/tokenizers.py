@@ -8,10 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-PlainKind = Literal["character", "word", "symbol"]
+PlainKind = Literal["character", "word", "symbol", "inflection"]
 TokenKind = PlainKind | Literal["subword"]
 PLAIN_KINDS: tuple[PlainKind, ...] = get_args(PlainKind)
 TOKEN_KINDS: tuple[TokenKind, ...] = (*PLAIN_KINDS, "subword")
+KIND_NAMES: dict[TokenKind, str] = {kind: f"{kind}s" for kind in TOKEN_KINDS} | {
+    "inflection": "characters and features"
+}
+"""The tokens of each kind, in words."""
+FEATURES = re.compile(r"[A-Z0-9][\w.+/{}()-]*(?:;[\w.+/{}()-]+)+|[A-Z][A-Z0-9.]*")
+"""Morphological features as UniMorph writes them (Kirov et al. 2018), such as ``V;IND;PRS;3;SG``, or one of them."""
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
 
@@ -52,13 +58,23 @@ def tokenize(text: str, kind: PlainKind) -> list[str]:
 
     Args:
         kind: "character" makes every Unicode character a token, inner spaces included; "word" makes words and single
-            punctuation marks tokens; "symbol" splits at spaces.
+            punctuation marks tokens; "symbol" splits at spaces; "inflection" is for words with morphological features
+            after the last space, ``reiterar V;NEG``: characters, and a token for each feature, ``;V`` and ``;NEG``.
     """
-    if kind == "character":
+    if kind == "inflection":
+        word, _, last = text.strip().rpartition(" ")
+        features = last.split(";")
+        if word and all(features):
+            return [*word, *(f";{each}" for each in features)]
+    if kind in ("character", "inflection"):
         return list(text.strip())
     return _WORDS.findall(text) if kind == "word" else text.split()
 
 
 def detokenize(tokens: Sequence[str], kind: PlainKind) -> str:
     """Join tokens to a text: without separator for characters, with spaces for words and symbols."""
+    if kind == "inflection":
+        features = [token[1:] for token in tokens if len(token) > 1 and token.startswith(";")]
+        word = "".join(token for token in tokens if len(token) == 1 or not token.startswith(";"))
+        return f"{word} {';'.join(features)}" if features else word
     return ("" if kind == "character" else " ").join(tokens)

@@ -7,6 +7,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.__main__ import main
 from core.config import load_preset_file
@@ -16,6 +18,7 @@ from core.tasks import build_task
 from core.tasks.ingest import PairFiles, prepare_preset, summary_facts, summary_lines
 from core.tasks.pairs import SPLITS
 from core.tasks.translation import corpus
+from core.text.tokenizers import detokenize, tokenize
 from core.text.vocab import UNK_ID
 from tests.support.command_output import last_json
 
@@ -46,6 +49,27 @@ def test_single_words_are_split_into_characters(tmp_path):
     assert result.kinds == ("character", "character")
     assert result.choice == "Characters: most texts are a single word, or have no spaces."
     assert preset.task.source_tokens == "character"
+
+
+def test_words_with_features_get_characters_and_features(tmp_path):
+    """Whichever the order of the columns, or if lemma and features are one column already."""
+    rows = [(f"gat{number}", f"los gat{number}s", "N;PL" if number % 2 else "N") for number in range(40)]
+    rows += [(f"ten{number} que", f"tengo{number}", "V;IND;PRS;1;SG") for number in range(40)]
+    for order in ((0, 1, 2), (0, 2, 1)):
+        result, preset = prepared(tmp_path, [tuple(row[at] for at in order) for row in rows])
+        assert result.kinds == ("inflection", "character")
+        task = build_task(preset.task, pairs=tmp_path / "kept")
+        assert task.tokenize("ten7 que V;IND;PRS;1;SG") == [*"ten7 que", ";V", ";IND", ";PRS", ";1", ";SG"]
+        assert task.source_text(task.tokenize("ten7 que V;IND;PRS;1;SG")) == "ten7 que V;IND;PRS;1;SG"
+        assert task.split_of(task.tokenize("gat7 N;PL")) in SPLITS
+        assert "characters and features" in dict(summary_facts(result))["source vocabulary"]
+    result, _ = prepared(tmp_path, [(f"{lemma} {features}", form) for lemma, form, features in rows])
+    assert result.kinds == ("inflection", "character")
+
+
+@given(st.text("aVN3;. ", max_size=12).map(str.strip))
+def test_inflected_words_come_back_from_their_tokens(text):
+    assert detokenize(tokenize(text, "inflection"), "inflection") == text
 
 
 def test_known_words_stay_words(tmp_path):

@@ -62,10 +62,16 @@ def build(runs: VisitorRuns, form: Form) -> None:
     )
     with gr.Row():
         kinds = [
-            gr.Radio([AUTOMATIC, *TOKEN_KINDS], value=AUTOMATIC, label=label, info=info, elem_id=elem_id, min_width=280)
-            for label, info, elem_id in (
-                ("Source tokens", "automatic: chosen by the pairs, for both sides", "own-source-kind"),
+            gr.Radio([AUTOMATIC, *each], value=AUTOMATIC, label=label, info=info, elem_id=elem_id, min_width=280)
+            for each, label, info, elem_id in (
                 (
+                    TOKEN_KINDS,
+                    "Source tokens",
+                    "automatic: chosen by the pairs, for both sides · inflection: as reiterar V;NEG",
+                    "own-source-kind",
+                ),
+                (
+                    [kind for kind in TOKEN_KINDS if kind != "inflection"],
                     "Target tokens",
                     "symbol: split at spaces · subword: pieces of words, on both sides",
                     "own-answer-kind",

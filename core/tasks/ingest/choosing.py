@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -12,11 +13,13 @@ from core.tasks.ingest.pairs import MAX_TOKENS, RESERVED, IngestResult, Kinds, S
 from core.tasks.own_pairs import OwnPairs
 from core.tasks.pairs import SPLITS, PairTable
 from core.text.subwords import CHARACTER_COVERAGE, NUM_BYTES
-from core.text.tokenizers import PlainKind, TokenKind, tokenize
+from core.text.tokenizers import FEATURES, PlainKind, TokenKind, tokenize
 from core.text.vocab import UNK_ID
 
 MAX_UNKNOWN = 0.01
 """Share of the held-out words that may be unknown; with more, the tokens are subwords."""
+MIN_INFLECTED = 0.9
+"""Share of the sources that must be words with features."""
 _SIDES = "sources", "targets"
 _LETTERS_PER_WORD = 6  # with the space after it; also counts "words" where nothing stands between them
 _MERGES_PER_ROOT_WORD = 2_000 / math.sqrt(100_000)
@@ -27,9 +30,9 @@ _MIN_OVERLAP = 0.5
 def choose_tokens(path: Path, result: IngestResult) -> tuple[Kinds, str]:
     """Choose tokens that leave few held-out tokens unknown.
 
-    A side without spaces gets characters. One with spaces gets symbols, which are split at spaces, or words, with
-    punctuation apart, whichever restores the text best with at most ``MAX_UNKNOWN`` unknown held-out tokens. If both
-    leave more unknown, source and target get subwords.
+    Words with morphological features get characters and features. A side without spaces gets characters. One with
+    spaces gets symbols, which are split at spaces, or words, with punctuation apart, whichever restores the text best
+    with at most ``MAX_UNKNOWN`` unknown held-out tokens. If both leave more unknown, source and target get subwords.
 
     Args:
         path: the pairs file.
@@ -38,6 +41,11 @@ def choose_tokens(path: Path, result: IngestResult) -> tuple[Kinds, str]:
     Returns:
         The tokens of source and target, and the reason in a sentence for the user.
     """
+    if _are_inflected(path):
+        return (
+            "inflection",
+            "character",
+        ), "Characters and features: the sources are words with morphological features."
     have_spaces, have_punctuation, have_reserved = _spaces_punctuation_and_reserved(path)
     of_words = unknown_shares(OwnPairs(_config(result, "word"), path).table)
     of_symbols = 1.0, 1.0
@@ -116,7 +124,7 @@ def _lower(sentence: str) -> str:
     return sentence[0].lower() + sentence[1:]
 
 
-def _config(result: IngestResult, kind: PlainKind) -> OwnPairsConfig:
+def _config(result: IngestResult, kind: Literal["word", "symbol"]) -> OwnPairsConfig:
     return OwnPairsConfig(
         data=result.sha256,
         num_sources=result.sources,
@@ -142,6 +150,17 @@ def _spaces_punctuation_and_reserved(path: Path) -> tuple[list[bool], list[bool]
             has_punctuation[side] = has_punctuation[side] or tokenize(text, "word") != symbols
             has_reserved = has_reserved or not RESERVED.isdisjoint(symbols)
     return [2 * count > pairs for count in spaces], has_punctuation, has_reserved
+
+
+def _are_inflected(path: Path) -> bool:
+    """Return whether nearly all sources are words with morphological features after the last space."""
+    inflected = several = pairs = 0
+    for source, _ in _texts(path):
+        _, space, features = source.rpartition(" ")
+        pairs += 1
+        inflected += bool(space and FEATURES.fullmatch(features))
+        several += ";" in features
+    return inflected >= MIN_INFLECTED * pairs and several > 0
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str]]:

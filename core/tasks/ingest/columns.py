@@ -15,6 +15,7 @@ from core.storage.errors import InputError
 from core.tasks.ingest.lines import Problem, Row
 from core.tasks.ingest.records import Field, Record
 from core.text.languages import is_language
+from core.text.tokenizers import FEATURES
 from core.text.validation import quote
 
 Role = Literal["source", "target", "answers", "split", "set", "skip"]
@@ -40,8 +41,6 @@ _NAMES: dict[Role, set[str]] = {
     "set": {"set", "category", "type", "group", "distribution"},
     "skip": {"id", "index", "attribution", "license"},
 }
-_FEATURES = re.compile(r"[A-Z0-9][\w.+/{}()-]*(;[\w.+/{}()-]+)+|[A-Z][A-Z0-9.]*")
-"""Morphological features as UniMorph writes them (Kirov et al. 2018): V;IND;PRS;3;SG."""
 _ATTRIBUTION = re.compile(r"CC-BY|Attribution:|©|https?://", re.IGNORECASE)
 _SET_NAME = re.compile(r"[^a-z0-9]+")
 
@@ -254,7 +253,7 @@ def _kind(values: Sequence[str], at: int) -> str:
         repeats = len(distinct) <= MAX_SETS and len(distinct) * 3 <= len(filled)
         if marks == len(filled) or (marks and repeats):
             return "split"
-    if _share(filled, lambda value: bool(_FEATURES.fullmatch(value))) > 0.9 and any(";" in value for value in filled):
+    if any(";" in value for value in filled) and _share(filled, lambda value: bool(FEATURES.fullmatch(value))) > 0.9:
         return "features"
     if _share(filled, lambda value: bool(_ATTRIBUTION.search(value)) or value.isdigit()) > 0.9:
         return "other"

@@ -7,6 +7,7 @@ from core.tasks.ingest.columns import Columns
 from core.tasks.ingest.lines import Row
 from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult
 from core.text.subwords import WORD_START
+from core.text.tokenizers import KIND_NAMES, TokenKind
 
 _BARS = 12
 _LISTED_TOKENS = 40
@@ -76,7 +77,7 @@ def other_readings(result: IngestResult) -> list[tuple[Columns, tuple[Row, ...]]
 def _token_facts(result: IngestResult) -> list[tuple[str, str]]:
     """Return which tokens there are and why, their vocabularies, how many are unknown, and an example."""
     source, target = result.kinds
-    facts = [("tokens", result.choice or (f"{source}s" if source == target else f"{source}s, {target}s in the target"))]
+    facts = [("tokens", result.choice or _kinds_in_words(source, target))]
     if result.subwords and result.subwords.joint:
         both = f"{result.subwords.vocabulary_size:,} subwords at most, shared by source and target, {_MARK}"
         facts.append(("vocabulary", f"{both}: {_list_tokens(result.source_tokens + result.target_tokens)}"))
@@ -87,10 +88,14 @@ def _token_facts(result: IngestResult) -> list[tuple[str, str]]:
             ("target", target, result.target_tokens),
         ):
             size = result.subwords.vocabulary_size if result.subwords else len(tokens)
-            facts.append((f"{side} vocabulary", f"{size:,} {kind}s{most}: {_list_tokens(tokens)}"))
+            facts.append((f"{side} vocabulary", f"{size:,} {KIND_NAMES[kind]}{most}: {_list_tokens(tokens)}"))
     facts.append(("unknown tokens in held-out pairs", _unknown(result)))
     facts.append(("first pair as tokens", "  →  ".join(map(_shortened, result.example))))
     return facts
+
+
+def _kinds_in_words(source: TokenKind, target: TokenKind) -> str:
+    return KIND_NAMES[source] if source == target else f"{KIND_NAMES[source]}, {KIND_NAMES[target]} in the target"
 
 
 def _unknown(result: IngestResult) -> str:
