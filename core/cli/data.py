@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from core.cli.arguments import named_preset
+from core.cli.signals import exit_on_sigterm
 from core.config import pairs_beside, preset_to_yaml
 from core.reports.formatting import duration_range
 from core.runs.estimate import TrainingTime, estimate_training_time
@@ -45,7 +47,10 @@ def run(options: argparse.Namespace) -> int:
     columns = parse_columns(options.columns) if options.columns else None
     files = PairFiles(options.file, options.targets, tuple(held_out), options.format, columns)
     try:
-        result, preset = prepare_preset(files, pairs_beside(out), kinds=kinds, name=options.name, like=like)
+        with exit_on_sigterm(), tqdm(desc="reading", unit=" rows", delay=2.0, mininterval=0.5) as bar:
+            result, preset = prepare_preset(
+                files, pairs_beside(out), kinds=kinds, name=options.name, like=like, on_row=bar.update
+            )
         out.write_text(preset_to_yaml(preset), encoding="utf-8")
     except UnknownFormatError as error:
         raise InputError(f"{error}; --format names it: {', '.join(FORMATS)}") from error

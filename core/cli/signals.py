@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -25,3 +26,17 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
     finally:
         for each, handler in previous.items():
             signal.signal(each, handler)
+
+
+@contextlib.contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """Exit with code 143 on SIGTERM inside the block, so that temporary files are deleted; by default, they stay."""
+
+    def leave(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    previous = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -7,7 +7,6 @@ cannot be trained further: what it was trained on is unknown.
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from core.config import MAX_NAME_LENGTH, Preset, parse_preset, preset_to_yaml
@@ -61,7 +60,7 @@ def import_model(
         own, data = None, ""
         if pairs is not None:
             own = Path(temporary) / PAIRS
-            rows = (replace(row, split="", set="") for row in read_pairs(pairs))  # every split has all of them
+            rows = (row._replace(split="", set="") for row in read_pairs(pairs))  # every split has all of them
             data = ingest_pairs(rows, own, kinds=("subword", "subword"), min_sources=1).sha256
         preset = _preset(model, source.resolve().stem, data)
         if own is not None:

@@ -233,7 +233,7 @@ def test_breakdown_has_uniform_held_out_operands_without_duplicates():
     # Ten equal bins of 10,000 uniform numbers hold 1,000 each, with a standard deviation of 30.
     assert all(abs(count - 1_000) < 150 for count in torch.bincount(numbers // 100, minlength=10).tolist())
     assert (numbers > 99).float().mean().item() == pytest.approx(0.9, abs=0.015)
-    assert breakdown.sampling == "each operand uniform in 0–999"
+    assert breakdown.sampling == "other held-out sequences, distinct; each operand uniform in 0–999"
 
 
 def test_breakdown_groups_every_pair_by_its_carry_chain():

@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ def rows_of(tmp_path, content: str | bytes, name: str = "pairs.tsv", **settings)
 
 def ingest(tmp_path, content: str | bytes, *, kinds=CHARACTERS, test: str = "", **settings):
     rows = rows_of(tmp_path, content)
-    held_out = [replace(row, split="test", file="test file, ") for row in rows_of(tmp_path, test)] if test else ()
+    held_out = [row._replace(split="test", file="test file, ") for row in rows_of(tmp_path, test)] if test else ()
     return ingest_pairs(rows, tmp_path / "out.tsv", kinds=kinds, held_out_rows=held_out, **settings)
 
 

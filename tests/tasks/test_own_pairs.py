@@ -222,7 +222,10 @@ def test_data_command_writes_a_preset_that_trains(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--tokens", "letters"], "--tokens='letters' must be auto, one of character, word, symbol, subword"),
+        (
+            ["--tokens", "letters"],
+            "--tokens='letters' must be auto, one of character, word, symbol, inflection, subword",
+        ),
         (["--out", "x.txt"], "--out=x.txt must end with .yaml"),
         (["--name", "Not A Name"], "name='Not A Name'"),
         (["--format", "jsonl"], "skipped rows: 300, the first: line 1: "),

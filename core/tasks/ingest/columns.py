@@ -33,6 +33,7 @@ _SPLITS = {
     "val": "validation",
     "dev": "validation",
 }
+_PAIR: tuple[Role, ...] = ("source", "target")
 _NAMES: dict[Role, set[str]] = {
     "source": {"source", "src", "input", "question", "prompt", "word", "lemma", "features", "feats", "tags", "command"},
     "target": {"target", "tgt", "output", "answer", "completion", "phones", "form", "response", "actions"},
@@ -93,6 +94,11 @@ class Columns:
     def rows(self, record: Record) -> Iterator[Row]:
         """Yield the pairs of a record, one for each answer, or one with the problem."""
         fields = record.fields
+        if self.roles == _PAIR and len(fields) == len(_PAIR) and not record.names and not record.problem:
+            source, target = fields
+            if isinstance(source, str) and isinstance(target, str):  # nearly all rows of nearly all files
+                yield Row(record.line, source, target)
+                return
         if record.problem is None and record.names:
             by_name = dict(zip(record.names, record.fields, strict=True))
             fields = tuple(by_name.get(name, "") for name in self.names)

@@ -73,6 +73,7 @@ class IngestResult:
         reading: how the file was read, and could be; None of pairs from elsewhere, or of two files.
         first_pairs: the first training pairs, as text.
         subwords: vocabularies of subwords; None with other tokens.
+        measured_every: 1 if subwords and unknown tokens were counted in all pairs, 2 in every other pair, and so on.
         unknown: share of the tokens of held-out sources and targets that are not in the vocabulary, 0-1.
         example: tokens of the first pair's source and target.
     """
@@ -99,6 +100,7 @@ class IngestResult:
     reading: Reading | None = None
     first_pairs: list[tuple[str, str]] = field(default_factory=list)
     subwords: SubwordSizes | None = None
+    measured_every: int = 1
     unknown: tuple[float, float] = (0.0, 0.0)
     example: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
 

@@ -1,12 +1,14 @@
 """Prepare training on the user's own pairs: import their files and make a preset for them."""
 
+import hashlib
 import math
 import re
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from core.text.case import TextCase, in_case
 from core.text.validation import quote
 from core.text.vocab import Vocab
 
+PART = 200_000  # pairs by which the tokens are chosen and measured
 MAX_PRESET_NAME = 40  # characters of a preset's name that are taken from a file's name
 _SMALL, _LARGE = 3_000, 30_000  # sources; a small data set gets fewer steps, a large one a larger model
 _FEW_SENTENCES, _MANY_SENTENCES = 5_000, 20_000  # training pairs of subwords
@@ -77,6 +80,7 @@ def prepare_preset(
     name: str | None = None,
     like: Preset | None = None,
     max_pairs: int | None = None,
+    on_row: Callable[[], object] = lambda: None,
 ) -> tuple[IngestResult, Preset]:
     """Import pairs and make a preset for them.
 
@@ -85,6 +89,7 @@ def prepare_preset(
         kinds: tokens of source and target; None chooses them by the pairs.
         name: of the preset; None names it after the file with ``preset_name_for``.
         like: the preset whose model and training it gets; None chooses both by the number of pairs.
+        on_row: called for each row that is read; the files may be read several times.
 
     Raises:
         InputError: the files hold no usable pairs, or too few or too many, or only one side's tokens are subwords.
@@ -96,17 +101,11 @@ def prepare_preset(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
         draft, choice = Path(folder) / "pairs", ""
-        result = _ingest(files, draft, kinds or ("word", "word"), max_pairs)
-        case: TextCase = "as-is"
-        if result.other_case:
-            case = result.source_case
-            result = _ingest(files, draft, result.kinds, max_pairs, case)
         if kinds is None:
-            kinds, choice = choose_tokens(draft, result)
-            if kinds != result.kinds:
-                result = _ingest(files, draft, kinds, max_pairs, case)
-            result.choice = choice
-        result.other_case = case != "as-is"
+            part = _ingest(files, draft, ("word", "word"), on_row, max_rows=PART)
+            kinds, choice = choose_tokens(draft, part)
+        result = _ingest(files, draft, kinds, on_row, max_pairs=max_pairs)
+        result.choice = choice
         if kinds[0] == "subword":
             result.subwords = subword_sizes(draft)
         draft.replace(out)
@@ -118,25 +117,57 @@ def prepare_preset(
         raise
 
 
-def _ingest(files: PairFiles, out: Path, kinds: Kinds, max_pairs: int | None, case: TextCase = "as-is") -> IngestResult:
+def _ingest(
+    files: PairFiles,
+    out: Path,
+    kinds: Kinds,
+    on_row: Callable[[], object],
+    *,
+    max_pairs: int | None = None,
+    max_rows: int | None = None,
+) -> IngestResult:
+    """Import the files. If held-out sources are in another case than all training sources, they are converted to it.
+
+    Args:
+        max_rows: of each file that are read; None reads all.
+    """
+    result = _ingest_in(files, out, kinds, on_row, "as-is", max_pairs=max_pairs, max_rows=max_rows)
+    if not result.other_case:
+        return result
+    result = _ingest_in(files, out, kinds, on_row, result.source_case, max_pairs=max_pairs, max_rows=max_rows)
+    result.other_case = True
+    return result
+
+
+def _ingest_in(
+    files: PairFiles,
+    out: Path,
+    kinds: Kinds,
+    on_row: Callable[[], object],
+    case: TextCase,
+    *,
+    max_pairs: int | None,
+    max_rows: int | None,
+) -> IngestResult:
     """Import the files, their sources converted to a case."""
     reading = None if files.targets else reading_of(files.pairs, file_format=files.file_format, columns=files.columns)
 
     def read(path: Path, targets: Path | None, how: Reading | None) -> Iterator[Row]:
         name = f"{quote(path.name)}, " if files.held_out else ""
-        for row in read_pairs(path, how, targets=targets):
-            yield replace(row, source=in_case(row.source, case), file=name)
+        for row in islice(read_pairs(path, how, targets=targets), max_rows):
+            on_row()
+            yield row._replace(source=in_case(row.source, case), file=name) if name or case != "as-is" else row
 
     def rows() -> Iterator[Row]:
         return read(files.pairs, files.targets, reading)
 
     def held_out() -> Iterator[Row]:
         for each in files.held_out:
-            for row in read(
-                each.path, each.targets, None if each.targets else _reading_like(each.path, reading, files)
-            ):
-                yield replace(row, split=each.split, set=each.set or row.set)
-        yield from (row for row in rows() if row.split)
+            how = None if each.targets else _reading_like(each.path, reading, files)
+            for row in read(each.path, each.targets, how):
+                yield row._replace(split=row.split or each.split, set=each.set or row.set)
+        if reading is not None and "split" in reading.columns.roles:
+            yield from (row for row in rows() if row.split)
 
     training = (row for row in rows() if not row.split)
     result = ingest_pairs(training, out, kinds=kinds, held_out_rows=held_out(), max_pairs=max_pairs)
@@ -155,14 +186,28 @@ def _reading_like(path: Path, main: Reading | None, files: PairFiles) -> Reading
 def _measure_tokens(result: IngestResult, pairs: Path) -> None:
     """Count the tokens as a training on the pairs has them: subwords, unknown ones, and the first pair's.
 
+    Of more than ``PART`` pairs, every other one is read, or every third, and so on.
+
     Raises:
         ConfigError: a split is empty.
         SubwordError: no subwords can be learned.
     """
-    task = OwnPairs(_task_for(result), pairs)
+    config = _task_for(result)
+    result.measured_every = math.ceil(result.pairs / PART)
+    if result.measured_every == 1:
+        return _measure(result, OwnPairs(config, pairs))
+    with tempfile.TemporaryDirectory(dir=pairs.parent) as folder:
+        part = Path(folder) / "pairs"
+        with pairs.open("rb") as whole:
+            part.write_bytes(b"".join(islice(whole, None, None, result.measured_every)))
+        digest = hashlib.sha256(part.read_bytes()).hexdigest()
+        return _measure(result, OwnPairs(config.model_copy(update={"data": digest}), part))
+
+
+def _measure(result: IngestResult, task: OwnPairs) -> None:
     table, vocabs = task.table, (task.src_vocab, task.tgt_vocab)
     if result.subwords:
-        result.too_long = result.pairs - len(table)
+        result.too_long = max(0, math.ceil(result.pairs / result.measured_every) - len(table))
         result.source_lengths, result.target_lengths = (
             Counter(rows.lengths.tolist()) for rows in (table.src, table.tgt)
         )

@@ -9,9 +9,8 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
@@ -28,8 +27,7 @@ Field = str | tuple[str, ...]
 """Text, or several texts of one field, which JSON can have."""
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """The fields of a line or an object; ``problem`` says why there are none.
 
     Attributes:

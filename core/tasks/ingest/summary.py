@@ -90,6 +90,8 @@ def _token_facts(result: IngestResult) -> list[tuple[str, str]]:
             size = result.subwords.vocabulary_size if result.subwords else len(tokens)
             facts.append((f"{side} vocabulary", f"{size:,} {KIND_NAMES[kind]}{most}: {_list_tokens(tokens)}"))
     facts.append(("unknown tokens in held-out pairs", _unknown(result)))
+    if result.measured_every > 1:
+        facts.append(("tokens were measured in", f"one of {result.measured_every} pairs"))
     facts.append(("first pair as tokens", "  →  ".join(map(_shortened, result.example))))
     return facts
 
