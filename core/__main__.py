@@ -1,8 +1,8 @@
 """The command line: ``python -m core COMMAND`` or, once installed, ``attention-lab COMMAND``.
 
 Exit codes: 0 for success, 1 for a run or a check that failed, 2 for invalid input, which is reported in one line on
-standard error, 130 if stopped by Ctrl+C, 143 for a training stopped by SIGTERM. With ``--json``, the last line of
-standard output is one JSON object; after an error its only key is ``error``.
+standard error, 130 if stopped by Ctrl+C, 143 for a training or an import of pairs stopped by SIGTERM. With ``--json``,
+the last line of standard output is one JSON object; after an error its only key is ``error``.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except LabError as error:
         _report(error, as_json=as_json)
-        return 2
+        return error.exit_code
     except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

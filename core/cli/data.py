@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     columns = parse_columns(options.columns) if options.columns else None
     files = PairFiles(options.file, options.targets, tuple(held_out), options.format, columns)
     try:
-        with exit_on_sigterm(), tqdm(desc="reading", unit=" rows", delay=2.0, mininterval=0.5) as bar:
+        with exit_on_sigterm(), _bar() as bar:
             result, preset = prepare_preset(
                 files, pairs_beside(out), kinds=kinds, name=options.name, like=like, on_row=bar.update
             )
@@ -65,6 +66,11 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_as_json(result, out, time)))
     return 0
+
+
+def _bar() -> tqdm:
+    """Return a bar on the terminal, if there is one, that appears for large files only."""
+    return tqdm(desc="reading", unit=" rows", delay=2.0, mininterval=0.5, file=sys.stderr, leave=False, disable=None)
 
 
 def _held_out(names: list[str], split: str) -> HeldOutFile:

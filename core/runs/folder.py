@@ -74,6 +74,12 @@ class RunError(LabError):
     """A run cannot be found, started, stopped or resumed; the message names the run and the reason."""
 
 
+class UnsavedError(RunError):
+    """A training failed since it could not be saved, for instance on a full disk."""
+
+    exit_code = 1
+
+
 class RunFolder:
     """One run's folder. Only the process that holds its lock may write training files into it."""
 

@@ -17,7 +17,7 @@ from core.evaluation.translation_quality import bleu_name_of
 from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
-from core.runs.folder import RunError, RunFolder
+from core.runs.folder import RunError, RunFolder, UnsavedError
 from core.runs.info import ACTIVE, Provenance, RunQuality, Status, ValidationFigures
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
@@ -138,13 +138,13 @@ class Recorder:
             message: reason for the status; "" keeps the notice that the state had before any write failed.
 
         Raises:
-            RunError: the folder cannot be written to.
+            UnsavedError: the folder cannot be written to.
         """
         self.state.notice = self._base_notice
         try:
             self._save(status, message)
         except OSError as error:
-            raise RunError(
+            raise UnsavedError(
                 f"{self._failure_message(error)}; {message or 'nothing after that step can be resumed'}"
             ) from error
 

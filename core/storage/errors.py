@@ -5,7 +5,12 @@ class LabError(ValueError):
     """A request cannot be fulfilled; the message names the field, the value and the rule.
 
     The page and the command line show the message. Any other exception is a bug and is not caught.
+
+    Attributes:
+        exit_code: of a command that ends with it: 2 for invalid input, 1 for a run that failed.
     """
+
+    exit_code = 2
 
 
 class InputError(LabError):

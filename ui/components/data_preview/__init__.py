@@ -42,12 +42,12 @@ def _readings(found: IngestResult) -> list[dict[str, Any]]:
     others = other_readings(found)
     if not others or found.reading is None:
         return []
-    chosen = [(found.reading.columns, [Row(0, *pair) for pair in found.first_pairs[:MAX_EXAMPLES]])]
+    chosen = [(found.reading.columns, [Row(0, *pair) for pair in found.first_pairs])]
     return [
         {
             "columns": str(columns),
             "words": columns.describe(),
-            "pairs": [[row.source[:MAX_TEXT], row.target[:MAX_TEXT]] for row in rows if not row.problem],
+            "pairs": [[row.source[:MAX_TEXT], row.target[:MAX_TEXT]] for row in rows if not row.problem][:MAX_EXAMPLES],
         }
         for columns, rows in [*chosen, *others]
     ]

@@ -67,11 +67,29 @@ export function mount({ element, trigger, props, watch }) {
   }
 
   function onEdit(event) {
-    if (event.target.closest?.(OF_PAIRS)) edited = true;
+    if (!event.target.closest?.(OF_PAIRS)) return;
+    edited = true;
+    if (event.target.type === "file" || event.type === "drop") showChecking();
+  }
+
+  /** Say that the pairs are being read, which takes a minute for a million, until the value comes. */
+  function showChecking() {
+    part("data").hidden = false;
+    part("data").setAttribute("aria-busy", "true");
+    part("summary").hidden = true;
+    part("readings").hidden = true;
+    setText(part("warning"), "");
+    part("notice").className = "notice";
+    setText(part("notice"), "Reading the pairs …");
+  }
+
+  function onPress(event) {
+    if (event.target.closest?.("#own-look") || event.target.closest?.("#own-preview .readings input")) showChecking();
   }
 
   function show() {
     const value = props.value ?? {};
+    part("data").removeAttribute("aria-busy");
     part("data").hidden = !value.problem && !value.facts;
     part("summary").hidden = !value.facts;
     part("notice").className = value.problem ? "notice bad" : "notice good";
@@ -84,6 +102,7 @@ export function mount({ element, trigger, props, watch }) {
 
   for (const name of ["input", "change", "drop"]) document.addEventListener(name, onEdit, true);
   document.addEventListener("click", holdTrain, true);
+  document.addEventListener("click", onPress);
   onPresetOpened((pairs) => { opened = pairs; });
   show();
   watch("value", () => {
