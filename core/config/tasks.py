@@ -430,6 +430,13 @@ class OwnPairsConfig(SubwordsConfig):
     min_count: Annotated[
         int, Field(ge=1, le=1_000, description="minimum count in the training split; rarer tokens become UNK")
     ] = 1
+    alignment: Annotated[
+        Literal["none", "same-token"],
+        Field(
+            description="gold alignment, by which heads are scored, if the pairs give none: none, or equal tokens, for "
+            "tasks that copy or reorder"
+        ),
+    ] = "none"
     test_percent: Annotated[
         int, Field(ge=1, le=50, description="percentage of sources for testing, unless there is a test file")
     ] = 10

@@ -1,7 +1,7 @@
 """The user's own pairs, read from the file that ``core.tasks.ingest`` writes."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
@@ -13,7 +13,7 @@ from core.config import ConfigError, verified_pairs
 from core.config.tasks import SUBWORDS, OwnPairsConfig
 from core.storage.errors import UnavailableError
 from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, TestSets, as_tensor, source_key, split_by_source
-from core.tasks.subword_pairs import encode_pairs, read_tokenizers, tokenizers_of, vocabularies_of
+from core.tasks.subword_pairs import encode_pairs, links_of, read_tokenizers, tokenizers_of, vocabularies_of
 from core.text.case import in_case
 from core.text.subwords import SubwordTokenizers
 from core.text.tokenizers import PlainTokenizer, Tokenizer, detokenize, plain_kind, tokenize
@@ -89,6 +89,20 @@ class OwnPairs(PairTask):
         """
         return OwnPairs(self._config, verified_pairs(self._config, pairs), self._saved)
 
+    def gold_alignment(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return the alignment that the pairs give, or that of equal tokens if the preset says so."""
+        return self._equal_tokens(symbols, self.answer(symbols)) or super().gold_alignment(symbols)
+
+    def produced_alignment(self, symbols: Sequence[str], produced: Sequence[str]) -> list[list[int]]:
+        """Return the alignment of the produced answer; see ``PairTask.produced_alignment``."""
+        return self._equal_tokens(symbols, produced) or super().produced_alignment(symbols, produced)
+
+    def _equal_tokens(self, symbols: Sequence[str], answer: Sequence[str]) -> list[list[int]]:
+        """Align equal tokens; [] if the preset does not, or the pairs have alignments."""
+        if self._config.alignment == "none" or (self._table is not None and self._table.links):
+            return []
+        return [[at for at, symbol in enumerate(symbols) if symbol == token] for token in answer]
+
     def tokenize(self, text: str) -> list[str]:
         """Split typed text into tokens, in the case of the data's sources if they have one; see ``Task.tokenize``."""
         return super().tokenize(in_case(text, self.source_case))
@@ -147,15 +161,17 @@ def _read_tokens(path: Path, config: OwnPairsConfig) -> _Contents:
     """Read pairs of characters, words or symbols: numbered while reading, tokens get their ids when all are known."""
     src_numbers, tgt_numbers = _TokenNumbers(), _TokenNumbers()
     keys, marks, set_of, sets = array("q"), array("b"), array("b"), _TokenNumbers()
+    links: list[Sequence[int]] = []
 
     def rows() -> Iterator[tuple[list[int], list[int]]]:
-        for source, answer, mark, name in _lines(path):
+        for source, answer, mark, name, alignment in _lines(path):
             src, tgt = tokenize(source, source_kind), tokenize(answer, answer_kind)
             if len(src) > config.longest_source or len(tgt) > config.longest_answer:
                 continue
             keys.append(source_key(detokenize(src, source_kind)))
             marks.append(mark)
             set_of.append(sets[name] if name else -1)
+            links.append(links_of(alignment, (source, answer), (src, tgt), (source_kind, answer_kind)))
             yield [src_numbers[token] for token in src], [tgt_numbers[token] for token in tgt]
 
     source_kind, answer_kind = plain_kind(config.source_tokens), plain_kind(config.answer_tokens)
@@ -170,19 +186,27 @@ def _read_tokens(path: Path, config: OwnPairsConfig) -> _Contents:
     )
     tokenizers = PlainTokenizer(source_kind), PlainTokenizer(answer_kind)
     named = TestSets(tuple(sets), as_tensor(set_of)) if sets else None
-    return _contents(vocabs, PairTable(sources, answers, all_keys, split, named), tokenizers)
+    aligned = RaggedRows.from_rows(links) if any(links) else None
+    return _contents(vocabs, PairTable(sources, answers, all_keys, split, named, aligned), tokenizers)
 
 
 def _read_subwords(path: Path, config: OwnPairsConfig, saved: Path | None) -> _Contents:
     """Read pairs of subwords, which are learned from the training pairs unless a run has them."""
     lines = list(_lines(path))
-    keys = torch.tensor([source_key(source) for source, _, _, _ in lines])
-    split = _split(keys, torch.tensor([mark for _, _, mark, _ in lines], dtype=torch.int8), config)
-    pairs, sets = [(source, answer) for source, answer, _, _ in lines], _TokenNumbers()
-    set_of = torch.tensor([sets[name] if name else -1 for _, _, _, name in lines], dtype=torch.int8)
+    keys = torch.tensor([source_key(source) for source, *_ in lines])
+    split = _split(keys, torch.tensor([mark for _, _, mark, _, _ in lines], dtype=torch.int8), config)
+    pairs, sets = [(source, answer) for source, answer, *_ in lines], _TokenNumbers()
+    set_of = torch.tensor([sets[name] if name else -1 for _, _, _, name, _ in lines], dtype=torch.int8)
     is_train = (split == SPLITS.index("train")).tolist()
     subwords = tokenizers_of(saved, config, lambda: list(compress(pairs, is_train)))
-    table = encode_pairs(pairs, split, subwords, config, TestSets(tuple(sets), set_of) if sets else None)
+    table = encode_pairs(
+        pairs,
+        split,
+        subwords,
+        config,
+        sets=TestSets(tuple(sets), set_of) if sets else None,
+        alignments=[alignment for *_, alignment in lines],
+    )
     _check_splits(table.split, config)
     return _contents(vocabularies_of(subwords), table, subwords.sides, subwords)
 
@@ -194,13 +218,14 @@ def _without_pairs(saved: Path, config: OwnPairsConfig) -> _Contents:
     return _Contents(*vocabularies_of(subwords), None, lengths, (_EXAMPLE,), subwords.sides, subwords)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str, int, str]]:
-    """Yield source, answer, mark and test set of each pair; the mark is an index into ``SPLITS``, 0 for most."""
+def _lines(path: Path) -> Iterator[tuple[str, str, int, str, str]]:
+    """Yield source, answer, mark, test set and alignment of each pair; the mark is an index into ``SPLITS``."""
     with path.open(encoding="utf-8", newline="\n") as file:
         for line in file:
-            source, answer, *mark = line.rstrip("\n").split("\t")
-            split, _, name = mark[0].partition(":") if mark else ("", "", "")
-            yield source, answer, _MARKS[split], name
+            source, answer, *further = line.rstrip("\n").split("\t")
+            mark, alignment = (*further, "", "")[:2]
+            split, _, name = mark.partition(":")
+            yield source, answer, _MARKS[split], name, alignment
 
 
 def _contents(

@@ -19,6 +19,7 @@ from core.text.vocab import PAD_ID, UNK, Vocab
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _GOLDEN = 0x1E3779B97F4A7C15
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
+_LINK_BASE = 2**15  # so that two positions fit into 31 bits
 
 
 class RaggedRows:
@@ -72,6 +73,11 @@ class RaggedRows:
         return ids.masked_fill(~is_inside, PAD_ID)
 
 
+def link(source: int, target: int) -> int:
+    """Return a link between two positions, each below 2^15, as one number."""
+    return source * _LINK_BASE + target
+
+
 @dataclass(frozen=True)
 class TestSets:
     """Test sets with names, and which pairs are of which.
@@ -98,6 +104,8 @@ class PairTable:
         keys: hash of each source, (N,) int64; see ``source_key``.
         split: index into ``SPLITS``, (N,) int8.
         sets: the test sets that have names; None if there are none.
+        links: gold alignments, as links (see ``link``) between the tokens of both sides, N rows, those of pairs without
+            one empty; None if no pair has one.
     """
 
     def __init__(
@@ -107,8 +115,9 @@ class PairTable:
         keys: torch.Tensor,
         split: torch.Tensor,
         sets: TestSets | None = None,
+        links: RaggedRows | None = None,
     ) -> None:
-        self.src, self.tgt, self.keys, self.split, self.sets = src, tgt, keys, split, sets
+        self.src, self.tgt, self.keys, self.split, self.sets, self.links = src, tgt, keys, split, sets, links
         self.widths = tuple(int(side.lengths.max()) if len(side) else 0 for side in (src, tgt))
         self._by_key = keys.argsort(stable=True)
         self._sorted_keys = keys[self._by_key]
@@ -139,6 +148,14 @@ class PairTable:
         is_first = torch.ones(len(rows), dtype=torch.bool)
         is_first[1:] = keys[1:] != keys[:-1]
         return rows[order[is_first].sort().values]
+
+    def alignment(self, row: int) -> list[list[int]]:
+        """Return the source positions that each token of an answer is linked with; [] for those without a link."""
+        sources: list[list[int]] = [[] for _ in self.tgt.row(row)]
+        for number in self.links.row(row) if self.links else ():
+            source, target = divmod(number, _LINK_BASE)
+            sources[target].append(source)
+        return sources
 
     def same_source(self, key: int) -> list[int]:
         """Return the row indices of the pairs whose source has a key, in the order of the table."""
@@ -243,10 +260,7 @@ class PairTask(Task):
 
     def references(self, symbols: Sequence[str]) -> list[list[str]]:
         """Return all answers to a source of the table; [] for other sources, and without pairs."""
-        if not self.has_pairs:
-            return []
-        rows = self.table.same_source(source_key(self.tokenizers[0].detokenize(symbols)))
-        return [self.tgt_vocab.decode(self.table.tgt.row(row)) for row in rows]
+        return [self.tgt_vocab.decode(self.table.tgt.row(row)) for row in self._rows_of(symbols)]
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
         """Return the first answer to a source of the table; [] for other sources."""
@@ -256,11 +270,25 @@ class PairTask(Task):
         """Write the tokens of an answer as text."""
         return self.tokenizers[1].detokenize(tokens)
 
+    def gold_alignment(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return the alignment that the pairs give the first answer; see ``Task.gold_alignment``."""
+        rows = self._rows_of(symbols)
+        return self.table.alignment(rows[0]) if rows else []
+
     def produced_alignment(self, symbols: Sequence[str], produced: Sequence[str]) -> list[list[int]]:
-        """Align the words that source and output share, if the tokens are subwords; see ``shared_words``."""
-        if self.subwords is None:
-            return super().produced_alignment(symbols, produced)
-        return shared_words(symbols, produced)
+        """Return the alignment of the answer that was produced, if the pairs give one; otherwise that of shared words.
+
+        Shared words are aligned if the tokens are subwords; see ``shared_words``. Of other tokens, it is
+        ``gold_alignment``.
+        """
+        for row in self._rows_of(symbols) if self.has_pairs and self.table.links else ():
+            if self.tgt_vocab.decode(self.table.tgt.row(row)) == list(produced):
+                return self.table.alignment(row)
+        return self.gold_alignment(symbols) if self.subwords is None else shared_words(symbols, produced)
+
+    def _rows_of(self, symbols: Sequence[str]) -> list[int]:
+        """Return the rows of the table with a source; [] without pairs."""
+        return self.table.same_source(source_key(self.tokenizers[0].detokenize(symbols))) if self.has_pairs else []
 
     def breakdown(self, count: int, *, generator: torch.Generator) -> Breakdown | None:
         """Draw pairs of each test set that has a name, ``count`` of all of them together; see ``Task.breakdown``."""
@@ -278,9 +306,7 @@ class PairTask(Task):
 
     def split_of(self, symbols: Sequence[str]) -> Split | None:
         """Return the split of a source of the table; None for other sources, and without pairs."""
-        if not self.has_pairs:
-            return None
-        rows = self.table.same_source(source_key(self.tokenizers[0].detokenize(symbols)))
+        rows = self._rows_of(symbols)
         return SPLITS[self.table.split[rows[0]]] if rows else None
 
     def note(self, symbols: Sequence[str]) -> str:

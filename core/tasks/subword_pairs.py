@@ -7,12 +7,15 @@ import torch
 
 from core.config.tasks import ImportedConfig, OwnPairsConfig, TranslationConfig
 from core.storage.text_checksum import has_changed, without_checksum
-from core.tasks.pairs import PairTable, RaggedRows, TestSets, source_key
+from core.tasks.pairs import PairTable, RaggedRows, TestSets, link, source_key
 from core.text.subwords import SubwordError, SubwordTokenizer, SubwordTokenizers
+from core.text.tokenizers import TokenKind
+from core.text.units import token_ranges
 from core.text.vocab import Vocab
 
 MAX_BYTES = 8 * 1024 * 1024  # of that file, which may come from anyone
 TextPair = tuple[str, str]
+_SUBWORDS: tuple[TokenKind, TokenKind] = ("subword", "subword")
 SubwordsConfig = TranslationConfig | OwnPairsConfig
 
 
@@ -81,23 +84,44 @@ def encode_pairs(
     split: torch.Tensor,
     tokenizers: SubwordTokenizers,
     config: SubwordsConfig | ImportedConfig,
+    *,
     sets: TestSets | None = None,
+    alignments: Sequence[str] = (),
 ) -> PairTable:
     """Encode pairs of source and answer; pairs that are longer than the config says are dropped.
 
     Args:
         split: index of each pair into ``SPLITS``, (N,) int8.
+        sets: the test sets of the pairs, if some have names.
+        alignments: of the pairs, see ``links_of``; none if there are none.
     """
-    vocabs, kept = vocabularies_of(tokenizers), []
+    vocabs, kept, links = vocabularies_of(tokenizers), [], []
 
     def rows() -> Iterator[tuple[list[int], list[int]]]:
         for row, texts in enumerate(pairs):
             src, tgt = (side.tokenize(text) for side, text in zip(tokenizers.sides, texts, strict=True))
             if len(src) <= config.longest_source and len(tgt) <= config.longest_answer:
                 kept.append(row)
+                links.append(links_of(alignments[row], texts, (src, tgt), _SUBWORDS) if alignments else ())
                 yield vocabs[0].encode(src), vocabs[1].encode(tgt)
 
     sources, answers = RaggedRows.from_pairs(rows())
     keys = torch.tensor([source_key(pairs[row][0]) for row in kept], dtype=torch.int64)
     chosen = torch.tensor(kept, dtype=torch.int64)
-    return PairTable(sources, answers, keys, split[chosen], sets and sets[chosen])
+    aligned = RaggedRows.from_rows(links) if any(links) else None
+    return PairTable(sources, answers, keys, split[chosen], sets and sets[chosen], aligned)
+
+
+def links_of(
+    alignment: str, texts: TextPair, tokens: tuple[Sequence[str], Sequence[str]], kinds: tuple[TokenKind, TokenKind]
+) -> Sequence[int]:
+    """Return the links between the tokens of a pair; those of words become links of all their tokens.
+
+    Args:
+        alignment: links between the units of both texts, as ``0-0 1-2``; "" for none.
+    """
+    if not alignment:
+        return ()
+    ranges = [token_ranges(*each) for each in zip(texts, tokens, kinds, strict=True)]
+    pairs = (map(int, each.split("-")) for each in alignment.split(" "))
+    return [link(s, t) for source, target in pairs for s in ranges[0][source] for t in ranges[1][target]]

@@ -16,6 +16,7 @@ from core.tasks.ingest import (
     ROLES,
     HeldOutFile,
     PairFiles,
+    check_pairs_file,
     lines,
     other_readings,
     parse_columns,
@@ -178,6 +179,54 @@ def test_the_command_takes_test_and_validation_files_with_their_targets(tmp_path
     marks = [line.split("\t")[2:] for line in (tmp_path / "o.pairs.tsv").read_text().splitlines()]
     assert marks[:8] == [["test:long"]] * 5 + [["test:more"], ["validation"], ["validation"]]
     assert "first pairs\n  100  →  001" in capsys.readouterr().out  # of the training part
+
+
+# --- alignments ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        (("symbol", "symbol"), [[1], [0], [0]]),
+        (("word", "word"), [[2], [0, 1], [0, 1]]),  # "a." is two tokens
+    ],
+)
+def test_a_column_with_alignments_gives_heads_a_gold_alignment(tmp_path, kinds, expected):
+    content = "".join(f"a. w{n}\tw{n} b c\t1-0 0-1 0-2\n" for n in range(30)) + "x\ty\t0-1\n"
+    result, preset = prepare_preset(PairFiles(file(tmp_path / "p.tsv", content)), tmp_path / "kept", kinds=kinds)
+    assert str(result.reading.columns) == "source,target,alignment"
+    assert (result.aligned, result.skipped) == (30, {"alignment": 1})
+    assert "its alignment has the number 1, but its target has the numbers 0 to 0" in str(result.problems[0])
+    task = build_task(preset.task, pairs=tmp_path / "kept")
+    source = task.tokenize("a. w3")
+    assert task.gold_alignment(source) == expected
+    assert task.produced_alignment(source, ["w3", "b", "c"]) == expected
+    check_pairs_file(tmp_path / "kept")
+
+
+def test_alignments_of_words_become_those_of_their_subwords(tmp_path):
+    content = "".join(f"alpha{n} beta\tbeta alpha{n}\t0-1 1-0\n" for n in range(60))
+    _, preset = prepare_preset(
+        PairFiles(file(tmp_path / "p.tsv", content)), tmp_path / "kept", kinds=("subword", "subword")
+    )
+    task = build_task(preset.task, pairs=tmp_path / "kept")
+    source = task.tokenize("alpha7 beta")
+    answer, gold = task.answer(source), task.gold_alignment(source)
+    for token, places in zip(answer, gold, strict=True):
+        word = "beta" if "beta" in token else "alpha7"
+        assert all((source[at] in ("\u2581beta", "beta")) == (word == "beta") for at in places)
+        assert places
+
+
+def test_equal_tokens_are_a_gold_alignment_if_the_preset_says_so(tmp_path):
+    rows = [(f"{n}", f"{n}"[::-1]) for n in range(100, 160)]
+    path = file(tmp_path / "p.tsv", "".join("\t".join(row) + "\n" for row in rows))
+    _, preset = prepare_preset(PairFiles(path), tmp_path / "kept", kinds=("character", "character"))
+    plain = build_task(preset.task, pairs=tmp_path / "kept")
+    assert plain.gold_alignment(list("123")) == [[], [], []]
+    same = build_task(preset.with_changes({"task.alignment": "same-token"}).task, pairs=tmp_path / "kept")
+    assert same.gold_alignment(list("123")) == [[2], [1], [0]]
+    assert same.produced_alignment(list("121"), list("12")) == [[0, 2], [1]]
 
 
 # --- compressed files ----------------------------------------------------------------------------------------------

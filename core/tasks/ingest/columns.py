@@ -18,7 +18,7 @@ from core.text.languages import is_language
 from core.text.tokenizers import FEATURES
 from core.text.validation import quote
 
-Role = Literal["source", "target", "answers", "split", "set", "skip"]
+Role = Literal["source", "target", "answers", "split", "set", "alignment", "skip"]
 ROLES: tuple[Role, ...] = get_args(Role)
 SAMPLE = 1_000  # records, by which the columns are recognized
 MAX_SETS = 50  # named test sets of a file
@@ -40,9 +40,12 @@ _NAMES: dict[Role, set[str]] = {
     "answers": {"answers", "targets"},
     "split": {"split"},
     "set": {"set", "category", "type", "group", "distribution"},
+    "alignment": {"alignment", "alignments"},
     "skip": {"id", "index", "attribution", "license"},
 }
 _ATTRIBUTION = re.compile(r"CC-BY|Attribution:|©|https?://", re.IGNORECASE)
+ALIGNMENT = re.compile(r"\d+-\d+( \d+-\d+)*")
+"""Links of an alignment."""
 _SET_NAME = re.compile(r"[^a-z0-9]+")
 
 
@@ -51,10 +54,10 @@ class Columns:
     """What each column of a file is.
 
     Attributes:
-        roles: of each column. Sources are joined by spaces. Targets, and each column from "answers" on, are correct
-            answers, each of which gives a pair. "split" says train, test, validation, or names a test set; "set" names
-            the test set of a pair that is held out anyway; columns of "skip" are left out. If the last is "skip" or
-            "answers", further columns are too.
+        roles: of each column. Sources are joined by spaces. Targets, and each column from "answers" on, are
+            correct answers, each of which gives a pair. "split" says train, test, validation, or names a test set;
+            "set" names the test set of a pair that is held out anyway; "alignment" links the words of both sides;
+            columns of "skip" are left out. If the last is "skip" or "answers", further columns are too.
         names: of the columns; for records that name their fields, those that are read, in this order.
     """
 
@@ -78,6 +81,7 @@ class Columns:
             for which, verb in (
                 (self._which("split"), "names the split"),
                 (self._which("set"), "names the test set of a held-out pair"),
+                (self._which("alignment"), "links the words of both sides"),
                 (self._which("skip"), "is left out" if len(self._which("skip")) == 1 else "are left out"),
             )
             if which
@@ -117,8 +121,9 @@ class Columns:
         split, name = split_named(_text(found["split"][0])) if found["split"] else ("", "")
         if found["set"]:
             name = set_name(_text(found["set"][0]))
+        alignment = _text(found["alignment"][0]).strip() if found["alignment"] else ""
         for answer in answers:
-            yield Row(record.line, source, answer, split=split, set=name)
+            yield Row(record.line, source, answer, split=split, set=name, alignment=alignment)
 
     def _problem(self, fields: Sequence[Field]) -> Problem | None:
         """Return what is wrong with the number of columns, or None; columns of splits and sets may be missing."""
@@ -143,8 +148,10 @@ def parse_columns(text: str) -> Columns:
         raise InputError(f"columns={text[:60]!r} must have a source, and a target or answers")
     if roles.count("answers") > 1 or ("answers" in roles and roles[-1] != "answers"):
         raise InputError(f"columns={text[:60]!r} must end with answers: each column after it is one too")
-    if roles.count("split") > 1 or roles.count("set") > 1:
-        raise InputError(f"columns={text[:60]!r} must have split and set at most once")
+    if any(roles.count(role) > 1 for role in ("split", "set", "alignment")):
+        raise InputError(f"columns={text[:60]!r} must have split, set and alignment at most once")
+    if "alignment" in roles and ("answers" in roles or roles.count("target") > 1):
+        raise InputError(f"columns={text[:60]!r} must have one target with an alignment: it belongs to one answer")
     return Columns(tuple(roles))
 
 
@@ -245,11 +252,18 @@ def _marks_splits(rows: Sequence[Sequence[Field]]) -> bool:
     return not _num_wider(rows, 3) and _kind(_column(rows, 2), 2) == "split"
 
 
-_ROLE_OF_KIND: dict[str, Role] = {"split": "split", "set": "set", "features": "skip", "other": "skip", "text": "skip"}
+_ROLE_OF_KIND: dict[str, Role] = {
+    "split": "split",
+    "set": "set",
+    "alignment": "alignment",
+    "features": "skip",
+    "other": "skip",
+    "text": "skip",
+}
 
 
 def _kind(values: Sequence[str], at: int) -> str:
-    """Return what a column looks like: "features", "split", "set", "other" such as a license, or "text"."""
+    """Return what a column looks like: one of ``_ROLE_OF_KIND``, of which "other" is licenses, say."""
     filled = [value.strip() for value in values if value.strip()]
     if not filled:
         return "other"
@@ -259,6 +273,8 @@ def _kind(values: Sequence[str], at: int) -> str:
         repeats = len(distinct) <= MAX_SETS and len(distinct) * 3 <= len(filled)
         if marks == len(filled) or (marks and repeats):
             return "split"
+    if all(map(ALIGNMENT.fullmatch, filled)):
+        return "alignment"
     if any(";" in value for value in filled) and _share(filled, lambda value: bool(FEATURES.fullmatch(value))) > 0.9:
         return "features"
     if _share(filled, lambda value: bool(_ATTRIBUTION.search(value)) or value.isdigit()) > 0.9:

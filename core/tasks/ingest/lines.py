@@ -54,6 +54,8 @@ class Row(NamedTuple):
         line: its line number, counted from 1.
         split: "test" or "validation" for a pair that is held out, otherwise "".
         set: the name of the test set that the pair is of if it is held out for testing; "" for none.
+        alignment: links between the sides as Pharaoh writes them, ``0-0 1-2``: numbers of words between spaces, or
+            of characters, on both sides, from 0; "" for none.
         file: a prefix that names its file in messages, such as "test file, "; "" for the main one.
     """
 
@@ -63,6 +65,7 @@ class Row(NamedTuple):
     problem: Problem | None = None
     split: str = ""
     set: str = ""
+    alignment: str = ""
     file: str = ""
 
 

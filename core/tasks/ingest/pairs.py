@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core.storage.errors import InputError
-from core.tasks.ingest.columns import MAX_SETS
+from core.tasks.ingest.columns import ALIGNMENT, MAX_SETS
 from core.tasks.ingest.lines import Problem, Row, read_lines
 from core.tasks.ingest.reading import Reading
 from core.tasks.pairs import source_key
 from core.text.case import CaseCheck, TextCase
 from core.text.subwords import WORD_START
 from core.text.tokenizers import TokenKind, plain_kind, tokenize
+from core.text.units import num_units
+from core.text.validation import quote
 from core.text.vocab import BOS, EOS, PAD, UNK
 
 MIN_SOURCES = 10
@@ -60,6 +62,7 @@ class IngestResult:
         sha256: of the pairs file; a preset names the pairs by it.
         pairs, sources: number of pairs in the file, and of different sources.
         held_out: number of those marked as held out, or from a test file, by split.
+        aligned: number of pairs with an alignment.
         sets: number of test pairs, or of all pairs of no marked split, by the name of their test set.
         duplicates: rows dropped because the same pair occurred before.
         several: sources with more than one target.
@@ -84,6 +87,7 @@ class IngestResult:
     pairs: int = 0
     sources: int = 0
     held_out: Counter[str] = field(default_factory=Counter)
+    aligned: int = 0
     sets: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
     several: int = 0
@@ -145,7 +149,9 @@ def ingest_pairs(
         writer = _HashingWriter(file)
         for source, target, row in _valid_pairs(chain(held_out_rows, rows), result, seen):
             mark = f"{row.split}:{row.set}" if row.set and row.split != "validation" else row.split
-            writer.write("\t".join([source, target, *([mark] if mark else [])]) + "\n")
+            further = [mark, row.alignment] if row.alignment else [mark] if mark else []
+            writer.write("\t".join([source, target, *further]) + "\n")
+            result.aligned += bool(row.alignment)
             result.held_out.update([row.split] if row.split else [])
             result.sets.update([row.set] if row.set and row.split != "validation" else [])
             if len(result.sets) > MAX_SETS:
@@ -170,7 +176,8 @@ def check_pairs_file(path: Path, *, max_pairs: int | None = None) -> None:
     """
     for number, line in enumerate(read_lines(path), start=1):
         source, *rest = line.text.split("\t")
-        is_pair = len(rest) in (1, 2) and source.strip() and rest[0].strip() and all(map(MARK.fullmatch, rest[1:]))
+        is_pair = bool(len(rest) in (1, 2, 3) and source.strip() and rest[0].strip())
+        is_pair = is_pair and all(map(MARK.fullmatch, rest[1:2])) and all(map(ALIGNMENT.fullmatch, rest[2:]))
         if line.problem or not is_pair:
             raise InputError(f"pairs file, line {number}: {line.problem or 'it is not a pair'}")
         if max_pairs is not None and number > max_pairs:
@@ -204,7 +211,8 @@ def _valid_pairs(rows: Iterable[Row], result: IngestResult, seen: _Seen) -> Iter
     for row in rows:
         source, target = row.source.strip(), row.target.strip()
         tokens = _tokens(source, result.kinds[0]), _tokens(target, result.kinds[1])
-        if problem := row.problem or _find_problem(source, target, result.kinds, tokens):
+        problem = row.problem or _find_problem(source, target, result.kinds, tokens)
+        if problem := problem or _find_alignment_problem(row.alignment, (source, target), result.kinds):
             result.skipped[problem.kind] += 1
             if len(result.problems) < MAX_LISTED_PROBLEMS:
                 result.problems.append(SkippedRow(row.file, row.line, str(problem)))
@@ -262,6 +270,21 @@ def _find_problem(source: str, target: str, kinds: Kinds, tokens: tuple[list[str
         if not RESERVED.isdisjoint(side_tokens):
             token = next(token for token in side_tokens if token in RESERVED)
             return Problem("special token", f"its {side} contains the special token {token}")
+    return None
+
+
+def _find_alignment_problem(alignment: str, texts: tuple[str, str], kinds: Kinds) -> Problem | None:
+    """Return why an alignment does not fit its pair, or None."""
+    if not alignment:
+        return None
+    if not ALIGNMENT.fullmatch(alignment):
+        return Problem("alignment", f"its alignment is {quote(alignment)}, and must look like 0-0 1-2")
+    links = [tuple(map(int, link.split("-"))) for link in alignment.split(" ")]
+    for side, text, kind, numbers in zip(("source", "target"), texts, kinds, zip(*links, strict=True), strict=True):
+        units = num_units(text, kind)
+        if max(numbers) >= units:
+            detail = f"its alignment has the number {max(numbers)}, but its {side} has the numbers 0 to {units - 1}"
+            return Problem("alignment", detail)
     return None
 
 

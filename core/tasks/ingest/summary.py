@@ -24,6 +24,8 @@ def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
     if result.sets:
         listed = ", ".join(f"{name} ({count:,})" for name, count in result.sets.items())
         facts.append(("test sets", f"{listed}; each is measured by itself"))
+    if result.aligned:
+        facts.append(("pairs with an alignment", f"{result.aligned:,}, by which heads are scored"))
     if result.several:
         facts.append(("sources with several targets", f"{result.several:,}; each target counts as correct"))
     if result.source_case != "as-is":
