@@ -10,19 +10,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from core.config import SPECIAL_TOKENS, Preset, parse_preset, preset_names
-from core.config.tasks import OwnPairsConfig
+from core.config import Preset, preset_names
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest.choosing import choose_tokens, subword_sizes, unknown_shares
 from core.tasks.ingest.columns import Columns
 from core.tasks.ingest.formats import FileFormat
 from core.tasks.ingest.lines import Row
-from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult, Kinds, SubwordSizes, ingest_pairs
+from core.tasks.ingest.pairs import IngestResult, Kinds, ingest_pairs
 from core.tasks.ingest.reading import Reading, read_pairs, reading_of
+from core.tasks.ingest.recipes import preset_for, task_for
 from core.tasks.own_pairs import OwnPairs
 from core.tasks.pairs import RaggedRows
 from core.text.case import TextCase, in_case
@@ -31,9 +30,6 @@ from core.text.vocab import Vocab
 
 PART = 200_000  # pairs by which the tokens are chosen and measured
 MAX_PRESET_NAME = 40  # characters of a preset's name that are taken from a file's name
-_SMALL, _LARGE = 3_000, 30_000  # sources; a small data set gets fewer steps, a large one a larger model
-_FEW_SENTENCES, _MANY_SENTENCES = 5_000, 20_000  # training pairs of subwords
-_EPOCHS = 50  # over sentences: few enough steps for many, so that no preset trains for hours
 
 
 @dataclass(frozen=True)
@@ -192,7 +188,7 @@ def _measure_tokens(result: IngestResult, pairs: Path) -> None:
         ConfigError: a split is empty.
         SubwordError: no subwords can be learned.
     """
-    config = _task_for(result)
+    config = task_for(result)
     result.measured_every = math.ceil(result.pairs / PART)
     if result.measured_every == 1:
         return _measure(result, OwnPairs(config, pairs))
@@ -226,25 +222,6 @@ def _occurrences(rows: RaggedRows, vocab: Vocab) -> Counter[str]:
     return Counter({token: count for token, count in zip(vocab.tokens, counts, strict=True) if count})
 
 
-def _task_for(result: IngestResult) -> OwnPairsConfig:
-    """Return the task section for imported pairs; its lengths are the largest possible until they are counted."""
-    longest = result.longest if result.source_lengths else (MAX_TOKENS, MAX_TOKENS)
-    document = {
-        "data": result.sha256,
-        "num_sources": result.sources,
-        "source_tokens": result.kinds[0],
-        "answer_tokens": result.kinds[1],
-        "source_case": result.source_case,
-        "longest_source": longest[0],
-        "longest_answer": longest[1],
-    }
-    if result.sources > _LARGE:
-        document["validation_percent"] = 2  # hundreds of sources, which measure the loss well enough
-    if result.subwords:
-        document |= {"vocabulary_size": result.subwords.vocabulary_size, "joint_vocabulary": result.subwords.joint}
-    return OwnPairsConfig.model_validate(document)
-
-
 def preset_name_for(file: Path) -> str:
     """Return the name of a preset for the pairs in a file: ``My pairs.tsv`` gives ``my-pairs``.
 
@@ -254,87 +231,3 @@ def preset_name_for(file: Path) -> str:
     letters = [each for each in unicodedata.normalize("NFKD", file.stem.lower()) if not unicodedata.combining(each)]
     name = re.sub(r"[^a-z0-9]+", "-", "".join(letters))[:MAX_PRESET_NAME].strip("-") or "own-pairs"
     return f"{name}-pairs" if name in preset_names() else name
-
-
-def preset_for(result: IngestResult, *, name: str, like: Preset | None = None) -> Preset:
-    """Return a preset for imported pairs, with a model and training that fit their number or are those of a preset.
-
-    Args:
-        like: that preset; its model reads longer sequences if the pairs have some.
-
-    Raises:
-        ConfigError: the model of ``like`` cannot learn these pairs.
-    """
-    task = _task_for(result)
-    positions = min(512, max(task.longest_source, task.longest_answer) + SPECIAL_TOKENS)
-    if like is not None:
-        model, training = like.model.model_dump(), like.training.model_dump()
-        model["max_seq_len"] = max(positions, like.model.max_seq_len)
-    else:
-        model, training = _for_sentences(result, result.subwords) if result.subwords else _for_sequences(result)
-        model = {"family": "transformer", "norm": "pre", "num_heads": 4, "max_seq_len": positions} | model
-        training = {"group_by_length": True, "learning_rate": 0.002} | training
-    document = {
-        "name": name,
-        "description": f"Own data: {result.pairs:,} pairs with {result.sources:,} different sources.",
-        "task": task.model_dump(exclude_defaults=True) | {"family": task.family},
-        "model": model,
-        "training": training,
-    }
-    return parse_preset(document)
-
-
-def _for_sequences(result: IngestResult) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return model and training for pairs of characters, words or symbols."""
-    is_large = result.sources > _LARGE
-    d_model = 128 if is_large else 64
-    model = {
-        "d_model": d_model,
-        "num_encoder_layers": 3 if is_large else 2,
-        "num_decoder_layers": 2,
-        "d_ff": 4 * d_model,
-        "dropout": 0.1,
-    }
-    training = {
-        "steps": 6_000 if is_large else 3_000 if result.training_pairs > _SMALL else 1_500,
-        "batch_size": 64,
-        "warmup_steps": 100,
-        "label_smoothing": 0.1 if result.sources > _SMALL else 0.0,
-        "evaluate_every": 100,
-        "validation_sequences": 500,
-    }
-    return model, training
-
-
-def _for_sentences(result: IngestResult, subwords: SubwordSizes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return model and training for pairs of subwords: those of ``translate-en-de``, smaller for fewer pairs.
-
-    Fewer pairs get more dropout, smaller batches and a smaller model, as Sennrich & Zhang (2019) find best.
-    """
-    few, many = result.training_pairs <= _FEW_SENTENCES, result.training_pairs > _MANY_SENTENCES
-    d_model, layers, budget = (128, 2, 1_024) if few else (192, 3, 4_096)
-    tokens = max(
-        sum(length * count for length, count in side.items()) for side in (result.source_lengths, result.target_lengths)
-    )
-    steps = min(3_000, max(300, 100 * math.ceil(_EPOCHS * tokens / budget / 100)))
-    model = {
-        "d_model": d_model,
-        "num_encoder_layers": layers,
-        "num_decoder_layers": layers,
-        "d_ff": 4 * d_model,
-        "dropout": 0.3 if few else 0.15 if many else 0.2,
-        "activation": "gelu",
-        "tie_embeddings": "all" if subwords.joint else "output",
-    }
-    training = {
-        "steps": steps,
-        "tokens_per_batch": budget,
-        "optimizer": "muon",
-        "muon_learning_rate": 0.016,
-        "schedule": "linear",
-        "warmup_steps": steps // 10 if few else 200,
-        "label_smoothing": 0.1,
-        "evaluate_every": steps // 10,
-        "validation_sequences": 300,
-    }
-    return model, training
