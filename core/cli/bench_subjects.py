@@ -63,6 +63,15 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
     )
     mutants = subjects.add_parser("mutants", help="correct models broken blindly, and what the doctor says of them")
     mutants.add_argument("--show", action="store_true", help="print what was missed or not named in the open half")
+    recipes = subjects.add_parser("recipes", help="what data proposes for small sets of own pairs, trained and tested")
+    recipes.add_argument("--sets", metavar="A,B", help="names of generated sets (default: all)")
+    recipes.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PAIRS[,TEST[,VALIDATION]]",
+        help="files of pairs instead; repeatable",
+    )
     subjects.add_parser("replay", help="cost of recording a training replay")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")

@@ -166,6 +166,9 @@ def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable):
     expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped")
     expect(report.locator("strong").first).to_contain_text("This model solves its task")
     expect(report.locator("img")).to_have_count(4)
+    word = report.get_by_text("exact match", exact=True).first
+    word.hover()
+    expect(word).to_have_attribute("title", re.compile("whole answers that are correct"))
     for name, ending in (("Save as HTML", ".html"), ("Save Markdown", ".zip")):
         with page.expect_download() as download:
             page.get_by_role("button", name=name).click()

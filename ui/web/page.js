@@ -3,6 +3,7 @@
 
 import { onReturn, patchAddress, pushTab, readAddress } from "./address.js";
 import { keepDrafts } from "./drafts.js";
+import { explainWordsOf } from "./explain.js";
 import { openTab, takeDestination } from "./navigation.js";
 
 let wanted = readAddress().get("tab"); // the tab that the address names, until it is open
@@ -21,7 +22,6 @@ function keepTab() {
   else pushTab(open);
 }
 
-const LONGEST_TERM = 30; // characters of a word of the glossary
 const scrolls = new Map(); // tab → how far it was scrolled when it was left
 
 /** Scroll to what was asked for on the tab, or to where it was left. */
@@ -67,17 +67,9 @@ function hideLostConnection() {
   }
 }
 
-/** Explain the word that is pointed at or focused, if the glossary has its `data-term`, or the whole text of an element. */
-async function explain({ target }) {
-  const word = target.closest?.("[data-term]") ?? (target.title || target.textContent.length > LONGEST_TERM ? null : target);
-  const text = word && (await import("./glossary.js")).explanationOf(word.dataset.term || word.textContent);
-  if (text) word.title = text;
-}
-
 keepTheme();
 keepDrafts();
-document.addEventListener("pointerover", explain);
-document.addEventListener("focusin", explain);
+explainWordsOf(document);
 new MutationObserver(hideLostConnection).observe(document.body, { childList: true, subtree: true });
 new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
 document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses has priority

@@ -3,6 +3,7 @@
 
 import { onAppearanceChange } from "../../web/canvas.js";
 import { setText, partsOf } from "../../web/dom.js";
+import { explainWordsOf } from "../../web/explain.js";
 import { download, fileName } from "../../web/files.js";
 import { callServer } from "../../web/server.js";
 
@@ -68,7 +69,10 @@ export function mount({ element, trigger, props, server, watch }) {
   part("html-button").addEventListener("click", () =>
     download(new Blob([html], { type: "text/html" }), fileName(props.value.run + " report", "html")));
   part("zip-button").addEventListener("click", saveZip);
-  frame.addEventListener("load", fit);
+  frame.addEventListener("load", () => {
+    fit();
+    explainWordsOf(frame.contentDocument);
+  });
   onAppearanceChange(element, () => {
     fetchIfVisible(); // an opened tab gets its width
     fit();
