@@ -67,7 +67,7 @@ class StoredVocabularies(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise ConfigError([("task.vocabulary", f"{label} is not valid: {field}: {first['msg']}")]) from error
+            raise ConfigError([("task.vocabulary", f"{label}: {field} is not valid: {first['msg']}")]) from error
         except ValueError as error:
             raise ConfigError([("task.vocabulary", f"{label} is not valid: {error}")]) from error
         return found

@@ -13,11 +13,12 @@ from core.config import ConfigError, Preset
 from core.config.tasks import SUBWORDS, VOCABULARY
 from core.runs import Run, RunFolder, Runs
 from core.runs.export import export_package, export_weights
-from core.runs.importing import import_run
+from core.runs.importing import import_run, import_weights
 from core.runs.importing_models import import_model
 from core.runs.model_card import model_card
 from core.runs.training_state import resume_state
-from core.storage.errors import CheckpointError
+from core.storage.errors import CheckpointError, LabError
+from core.storage.tensor_file import read_tensors, serialize
 from core.tasks.ingest import PairFiles, prepare_preset
 from core.tasks.ingest.pairs import Kinds
 from core.teaching.bugs import new_state
@@ -178,6 +179,11 @@ def test_other_vocabularies_beside_a_run_are_noticed(tmp_path, runs, letters):
     preset, pairs = own_preset(tmp_path, few, "few")
     run = runs.create(preset, name="few", pairs=pairs, start_from="letters")
     file = run.folder.path / VOCABULARY
+    intact = file.read_text()
+    file.write_text(intact.replace('"a"', '"z"', 1))
+    with pytest.raises(ConfigError, match=r"vocabulary\.json was changed after it was written"):
+        run.task()
+    file.write_text(intact)
     content = json.loads(file.read_text())
     content.pop("sha256")
     content["source"]["symbols"].reverse()
@@ -187,6 +193,29 @@ def test_other_vocabularies_beside_a_run_are_noticed(tmp_path, runs, letters):
     file.unlink()
     with pytest.raises(ConfigError, match="these vocabularies are missing"):
         run.task()
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "message"),
+    [
+        ("vocabulary", None, "its vocabularies are missing"),
+        ("vocabulary", '{"source": 1}', "its vocabularies: source is not valid"),
+        ("vocabulary", '{"source": {"symbols": ["a", "a"], "has_unk": true}, "target": null}', "must differ"),
+        ("vocabulary", '{"source": {"symbols": ["<EOS>"], "has_unk": true}, "target": null}', "must differ"),
+        ("vocabulary", '{"source": {"symbols": ["a"], "has_unk": true}, "target": null}', "holds other vocabularies"),
+        ("start", {"run": "<b>", "step": 1, "sha256": "0" * 64}, "its start.run is not valid"),
+    ],
+)
+def test_weights_with_other_facts_are_refused(tmp_path, runs, letters, fact, value, message):
+    few = [(source, answer) for source, answer in reversed_numbers(range(100, 900)) if not set("bdf") & set(source)]
+    preset, pairs = own_preset(tmp_path, few, "few")
+    run = runs.create(preset, name="few", pairs=pairs, start_from="letters")
+    train_run(run.folder)
+    tensors, facts = read_tensors(run.folder.best)
+    facts |= {fact: value}
+    with pytest.raises(LabError, match=message):
+        import_weights(tmp_path / "elsewhere", serialize(tensors, facts), pairs=pairs)
+    assert not list(Runs(tmp_path / "elsewhere"))
 
 
 # --- refused by name ------------------------------------------------------------------------------------------------
