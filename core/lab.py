@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from core.config import Preset, load_preset, parse_preset, read_preset
 from core.config.listing import listed_presets
 from core.interpret.trained import Trained
-from core.runs.folder import DEFAULT_ROOT, RunFolder
+from core.runs.folder import DEFAULT_ROOT
 from core.runs.run import Run, Runs
 from core.teaching.doctor import diagnose
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
@@ -80,40 +80,52 @@ def plot_attention(table: "pd.DataFrame", ax: "Axes | None" = None) -> "AxesImag
 
 
 def train(
-    preset: str | Mapping[str, Any] | Preset,
+    preset: str | Mapping[str, Any] | Preset | None = None,
     *,
     changes: Mapping[str, Any] | None = None,
     name: str | None = None,
     root: Root = DEFAULT_ROOT,
     on_event: Callable[[Event], None] = lambda event: None,
+    start_from: str | None = None,
 ) -> Run:
     """Train a preset to its end, and save it as a run that the page and the command line know too.
 
     Args:
-        preset: a preset or its name; or its sections, as a mapping or as YAML text of several lines.
+        preset: a preset or its name; or its sections, as a mapping or as YAML text of several lines. With
+            ``start_from``, None is that run's.
         changes: settings by key, such as ``{"training.steps": 500}``; as ``--set`` on the command line.
         name: of the new run; None is the preset's with a number.
         root: the folder of runs.
         on_event: called with every ``StepEvent``, ``EvaluationEvent`` and, at last, ``EndEvent``. An exception that it
             raises ends the training.
+        start_from: name of a run in ``root`` whose best weights the training begins with, instead of random ones.
 
     Returns:
         The run; ``trained()`` has its best weights.
 
     Raises:
-        ConfigError: there is no such preset, or a setting is not valid.
-        RunError: there is a run of that name.
+        ConfigError: there is no such preset, or a setting is not valid; or the preset does not fit the run to start
+            from.
+        RunError: there is a run of that name; or there is no run to start from, or it has no weights yet.
+        TypeError: there is neither a preset nor a run to start from.
     """
     from core.runs.training import training  # not needed to look at a run
     from core.teaching.bugs import new_state
 
-    chosen = _preset_of(preset).with_changes(dict(changes or {}))
-    state = new_state(chosen)
-    folder = RunFolder.create(Path(root), chosen, name=name)
-    with training(folder, state) as run:
+    known = runs(root)
+    if preset is not None:
+        base = _preset_of(preset)
+    elif start_from is not None:
+        base = known[start_from].preset
+    else:
+        raise TypeError("train() needs a preset, or start_from")
+    chosen = base.with_changes(dict(changes or {}))
+    state = None if start_from else new_state(chosen)  # raises before the folder is there
+    created = known.create(chosen, name=name, start_from=start_from)
+    with training(created.folder, state) as run:
         for event in run:
             on_event(event)
-    return runs(root)[folder.name]
+    return known[created.name]
 
 
 def _preset_of(given: str | Mapping[str, Any] | Preset) -> Preset:

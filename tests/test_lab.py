@@ -33,7 +33,7 @@ PUBLIC = {
     "plot_attention": "(table, ax)",
     "presets": "()",
     "runs": "(root)",
-    "train": "(preset, changes, name, root, on_event)",
+    "train": "(preset, changes, name, root, on_event, start_from)",
 }
 METHODS = {
     "ablate": "(self, heads, ablation, patterns)",

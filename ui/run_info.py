@@ -95,6 +95,8 @@ def settings_line(run: Run) -> str:
     preset = run.preset
     changes = describe_changes(preset, shipped_preset(preset))
     line = f"{run.title}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    if start := run.info.start:
+        line += f"; began with the weights of {start.text}"
     return f"{line}. {bug_notice(preset)}" if preset.bug else line
 
 

@@ -42,6 +42,7 @@ EXAMPLES = {
         "--preset digits-reversal --run first",
         "--preset digits-reversal --set training.steps=500 --set model.dropout=0.1",
         "--preset digits-reversal --run group --seeds 3",
+        "--from first --set task.max_length=20",
     ),
     "sweep": (
         "presets/sweeps/learning-rate-and-width.yaml",

@@ -75,10 +75,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object in the last line")
 
 
-def add_preset(parser: argparse.ArgumentParser, *, required: bool = True, default: str | None = None) -> None:
-    """Add ``--preset``, ``--seed`` and ``--set``, which ``preset_from`` reads."""
+def add_preset(
+    parser: argparse.ArgumentParser, *, required: bool = True, default: str | None = None
+) -> argparse.Action:
+    """Add ``--preset``, which is returned, ``--seed`` and ``--set``; ``preset_from`` reads them."""
     note = f" (default: {default})" if default else ""
-    parser.add_argument(
+    preset = parser.add_argument(
         "--preset",
         required=required,
         default=default,
@@ -93,6 +95,26 @@ def add_preset(parser: argparse.ArgumentParser, *, required: bool = True, defaul
         metavar="KEY=VALUE",
         help="override a value of the preset, such as training.steps=500; `presets NAME` lists all keys; repeatable",
     )
+    return preset
+
+
+class Instead(argparse.Action):
+    """An option that makes another one optional.
+
+    Args:
+        other: the action of the other option, which is required without this one.
+    """
+
+    def __init__(self, *arguments: Any, other: argparse.Action, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._other = other
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        """Store the value, and require the other option no more."""
+        setattr(namespace, self.dest, values)
+        self._other.required = False
 
 
 def preset_from(options: argparse.Namespace) -> Preset:
@@ -101,7 +123,11 @@ def preset_from(options: argparse.Namespace) -> Preset:
     Raises:
         ConfigError: there is no such preset, or it is not valid with these changes.
     """
-    preset = named_preset(options.preset)
+    return changed_preset(named_preset(options.preset), options)
+
+
+def changed_preset(preset: Preset, options: argparse.Namespace) -> Preset:
+    """Return a preset with the changes of ``--set`` and ``--seed``; ConfigError if it is not valid with them."""
     changes = changes_from(options)
     return preset.with_changes(changes if options.seed is None else changes | {"training.seed": options.seed})
 
@@ -128,6 +154,8 @@ def recorded_command(options: argparse.Namespace) -> str:
     words = [word for file in PLUGIN_FILES for word in ("--plugin", file)] + [options.command]
     if preset := getattr(options, "preset", None):
         words += ["--preset", Path(preset).name]
+    if other := getattr(options, "start_from", None):
+        words += ["--from", readable_name(other)]
     for name in _RECORDED:
         value = getattr(options, name, None)
         if value not in (None, "auto"):
@@ -139,7 +167,7 @@ def recorded_command(options: argparse.Namespace) -> str:
 
 def pairs_from(options: argparse.Namespace) -> Path | None:
     """Return the pairs file of a preset that ``--preset`` names by its file; None for shipped presets."""
-    return pairs_beside(Path(options.preset)) if _is_file(options.preset) else None
+    return pairs_beside(Path(options.preset)) if options.preset and _is_file(options.preset) else None
 
 
 def _is_file(preset: str) -> bool:

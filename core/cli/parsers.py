@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import get_args
 
 from core.cli.arguments import (
+    Instead,
     add_device,
     add_ensemble,
     add_json,
@@ -72,7 +73,14 @@ def _rename(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(parser: argparse.ArgumentParser) -> None:
-    add_preset(parser)
+    parser.add_argument(
+        "--from",
+        dest="start_from",
+        action=Instead,
+        other=add_preset(parser),
+        metavar="RUN",
+        help="begin with the best weights of this run, not with random ones; without --preset, with its preset too",
+    )
     parser.add_argument("--run", metavar="NAME", help="name of the new run (default: preset and number)")
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train N runs with consecutive seeds, named NAME-seed-0 and so on"

@@ -4,21 +4,25 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from core.cli.arguments import pairs_from, preset_from, recorded_command
+from core.cli.arguments import changed_preset, named_preset, pairs_from, preset_from, recorded_command
 from core.cli.signals import stopped_by_signals
 from core.config import Preset
 from core.evaluation.significance import Spread
 from core.evaluation.translation_quality import bleu_name_of
-from core.runs import DEFAULT_ROOT, RunError, RunFolder
+from core.runs import DEFAULT_ROOT, RunError, RunFolder, Runs
 from core.runs.logs import check_logs
+from core.runs.starting import Start, fit
 from core.runs.training import Training, training
+from core.runs.training_state import resume_state
 from core.storage.errors import InputError
 from core.teaching.bugs import new_state
 from core.teaching.bugs.descriptions import bug_notice
@@ -38,27 +42,65 @@ SPREAD = {  # figures summarized over seeds, where they are measured: label and 
 }
 
 
+@dataclass(frozen=True)
+class _NewRun:
+    """A run to create; it begins with the weights of another run if there is a ``start``."""
+
+    preset: Preset
+    pairs: Path | None
+    start: Start | None = None
+
+    def create(self, root: Path, name: str | None) -> RunFolder:
+        """Create its folder."""
+        contents = self.start.contents() if self.start else {}
+        return RunFolder.create(root, self.preset, name=name, pairs=self.pairs, contents=contents)
+
+    def state(self, device: str) -> TrainingState:
+        """Build its state without its folder, as the processes of rank above 0 do, which write nothing."""
+        if self.start is None:
+            return new_state(self.preset, device=device, pairs=self.pairs)
+        with tempfile.TemporaryDirectory() as temporary:
+            return resume_state(self.create(Path(temporary), None), device=device)
+
+
 def run(options: argparse.Namespace) -> int:
     """Train to the end, or until Ctrl+C or SIGTERM, which save the run before the program exits."""
-    preset, pairs = preset_from(options), pairs_from(options)
     device, logs = device_named(options.device), check_logs(options.log)
     root = options.checkpoints or DEFAULT_ROOT
-    if options.seeds is not None:
-        if is_distributed():
-            raise InputError(f"--seeds={options.seeds} trains in one process; leave torchrun out")
-        return _train_seeds(_seed_presets(preset, options.seeds), root, options, device)
-    with process_group(preset, device) as group:
-        state = new_state(preset, device=device, pairs=pairs)
-        state.process_group = group
-        if group.rank > 0:
-            return follow(state)
-        folder = RunFolder.create(root, preset, name=options.run, pairs=pairs)
-        with (
-            stopped_by_signals(group.request_stop) as signals,
-            training(folder, state, command=recorded_command(options), logs=logs) as run,
-        ):
-            train_with_bar(run)
-        return print_result(*report_end(run, signals), as_json=options.json)
+    with _new_run(options, root) as new:
+        if options.seeds is not None:
+            if is_distributed():
+                raise InputError(f"--seeds={options.seeds} trains in one process; leave torchrun out")
+            return _train_seeds(new, _seed_presets(new.preset, options.seeds), root, options, device)
+        with process_group(new.preset, device) as group:
+            if group.rank > 0:
+                state = new.state(device)
+                state.process_group = group
+                return follow(state)
+            prepared = None if new.start else new.state(device)  # raises before the folder is there
+            if prepared is not None:
+                prepared.process_group = group
+            folder = new.create(root, options.run)
+            command = recorded_command(options)
+            with (
+                stopped_by_signals(group.request_stop) as signals,
+                training(folder, prepared, device=device, process_group=group, command=command, logs=logs) as run,
+            ):
+                train_with_bar(run)
+            return print_result(*report_end(run, signals), as_json=options.json)
+
+
+@contextmanager
+def _new_run(options: argparse.Namespace, root: Path) -> Iterator[_NewRun]:
+    """Yield the run that ``--preset``, ``--from`` and ``--set`` describe; its pairs last as long as the block."""
+    if options.start_from is None:
+        yield _NewRun(preset_from(options), pairs_from(options))
+        return
+    other = Runs(root)[options.start_from].folder
+    base = named_preset(options.preset) if options.preset else other.read_preset()
+    with tempfile.TemporaryDirectory() as temporary:
+        start = fit(other, changed_preset(base, options), Path(temporary), pairs=pairs_from(options))
+        yield _NewRun(start.preset, start.pairs, start)
 
 
 def train_with_bar(run: Training) -> None:
@@ -124,7 +166,7 @@ def _seed_presets(preset: Preset, seeds: int) -> list[Preset]:
     return [preset.with_changes({"training.seed": seed}) for seed in range(first, first + seeds)]
 
 
-def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace, device: str) -> int:
+def _train_seeds(new: _NewRun, presets: list[Preset], root: Path, options: argparse.Namespace, device: str) -> int:
     """Train one run per seed, one after another, and print mean and standard deviation of those that finished."""
     group = options.run or presets[0].name
     folders = [RunFolder(root, f"{group}-seed-{preset.training.seed}") for preset in presets]
@@ -135,7 +177,7 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
     trained: list[dict[str, Any]] = []
     codes: list[int] = []
     for folder, preset in zip(folders, presets, strict=True):
-        RunFolder.create(root, preset, name=folder.name, pairs=pairs_from(options))
+        replace(new, preset=preset).create(root, folder.name)
         alone = ProcessGroup()
         with (
             stopped_by_signals(alone.request_stop) as signals,

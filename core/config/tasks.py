@@ -8,6 +8,7 @@ from core.config.sections import FIXED, Section
 
 MIN_DISTINCT_SEQUENCES = 1_000
 SUBWORDS = "subwords.json"  # file of a run's tokenizers, beside its pairs if it has any
+VOCABULARY = "vocabulary.json"  # the same for other tokens, in a run that has the vocabularies of another run
 # Facts about the data that validation needs before any data is loaded; tests/tasks compares them with the data.
 DICTIONARY_WORDS = 88_000  # lower bound: dictionary words of at most 8 letters and 8 phones
 HELP_SENTENCES = 5_000  # lower bound: distinct sources of the translation corpus, even of at most 20 small pieces
@@ -61,6 +62,11 @@ class TaskSection(Section):
     @property
     def own_data(self) -> str:
         """SHA-256 of the user's own pairs; "" for tasks that generate or ship their data."""
+        return ""
+
+    @property
+    def inherited_vocabulary(self) -> str:
+        """SHA-256 of the vocabularies of the run that a run began from; "" if they are the task's."""
         return ""
 
     @property
@@ -412,6 +418,15 @@ class OwnPairsConfig(SubwordsConfig):
         Literal["character", "word", "symbol", "subword"],
         Field(description="tokens of an answer; subwords on both sides or on none"),
     ] = "character"
+    vocabulary: Annotated[
+        str,
+        Field(
+            pattern="^([0-9a-f]{64})?$",
+            description="SHA-256 of the vocabularies of the run that this one began from, which are stored with this "
+            "run; empty: those of the pairs",
+        ),
+        FIXED,
+    ] = ""
     source_case: Annotated[
         Literal["as-is", "lower", "upper"],
         Field(description="case of all sources in the data, into which what the user types is converted"),
@@ -474,6 +489,10 @@ class OwnPairsConfig(SubwordsConfig):
     @property
     def own_data(self) -> str:
         return self.data
+
+    @property
+    def inherited_vocabulary(self) -> str:
+        return self.vocabulary
 
     @property
     def data_origin(self) -> str:

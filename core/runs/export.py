@@ -17,6 +17,7 @@ from core.runs.names import stored_title
 from core.storage.errors import InputError
 from core.storage.tensor_file import write_tensors
 from core.storage.text_checksum import without_checksum
+from core.tasks.vocabularies import token_facts
 
 WEIGHTS, PRESET, VOCABULARY, CARD = "model.safetensors", "preset.yaml", "vocabulary.json", "README.md"
 
@@ -33,9 +34,7 @@ def export_weights(folder: RunFolder, path: Path, *, half: bool = False) -> None
     """
     loaded = load_run(folder.path)
     _refuse_existing(path)
-    facts = {**loaded.facts, "preset": preset_to_yaml(loaded.preset)}
-    if loaded.task.subwords:
-        facts["subwords"] = loaded.task.subwords.model_dump_json()
+    facts = {**loaded.facts, "preset": preset_to_yaml(loaded.preset), **token_facts(loaded.task, loaded.preset.task)}
     if title := stored_title(folder.path):
         facts["title"] = title
     weights = loaded.model.state_dict()

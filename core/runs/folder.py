@@ -7,8 +7,11 @@ best.safetensors     the weights with the lowest validation loss, with the prese
 last.safetensors     the full training state, to resume from
 best.previous.safetensors, last.previous.safetensors
                      the files before those; used if the newer one is damaged
+start.safetensors    the weights of another run that this one began with, if any (``core.runs.starting``)
 pairs.tsv            the user-provided pairs, if the task learns any (``core.tasks.ingest``)
 subwords.json        the tokenizers of source and target, if their tokens are subwords (``core.text.subwords``)
+vocabulary.json      the vocabularies of the run that this one began from, if its own pairs are no subwords
+                     (``core.tasks.vocabularies``)
 replay.safetensors   attention of fixed inputs over the course of training (``Replay``)
 weights-by-step.safetensors
                      the model's weights at a few training steps that the replay has (``WeightsByStep``)
@@ -42,7 +45,7 @@ from pydantic import ValidationError
 
 from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
 from core.config.preset import PLUGIN_FILES
-from core.config.tasks import SUBWORDS
+from core.config.tasks import SUBWORDS, VOCABULARY
 from core.runs.info import ACTIVE, FileHash, PluginFile, RunInfo, Status, recorded_name, recorded_plugin
 from core.runs.names import (
     Naming,
@@ -60,7 +63,8 @@ from core.storage.text_checksum import has_changed, with_checksum, without_check
 
 PAIRS = "pairs.tsv"
 BEST = "best.safetensors"
-WITH_CHECKSUM = ("preset.yaml", "run.json", SUBWORDS)
+START = "start.safetensors"
+WITH_CHECKSUM = ("preset.yaml", "run.json", SUBWORDS, VOCABULARY)
 _UNCHECKED_INFO = re.compile(rb'\{\s*"format"')
 _CHANGED_INFO = "run.json was changed after it was written, so the status and the figures may be wrong"
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
@@ -129,6 +133,10 @@ class RunFolder:
         is_without_pairs = preset.task.data_origin and BEST in contents and not (pairs and pairs.is_file())
         if preset.task.own_data and not is_without_pairs:
             files[PAIRS] = verified_pairs(preset.task, pairs).read_bytes()
+        if preset.task.inherited_vocabulary and not {SUBWORDS, VOCABULARY} & contents.keys():
+            from core.tasks.vocabularies import missing_vocabulary  # imports torch, which a list of runs does not need
+
+            raise missing_vocabulary(preset.task.inherited_vocabulary)
         if preset.task.has_subwords and SUBWORDS not in contents:
             files[SUBWORDS] = _learned_subwords(preset, pairs)
         draft.mkdir()
@@ -167,6 +175,11 @@ class RunFolder:
     def last(self) -> Path:
         """Path of the training state to resume from, which may not exist yet."""
         return self.path / "last.safetensors"
+
+    @property
+    def start(self) -> Path:
+        """Path of the weights of another run that this one began with; missing if it began with random ones."""
+        return self.path / START
 
     @property
     def pairs(self) -> Path:

@@ -13,24 +13,26 @@ import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import ConfigError, Preset, preset_to_yaml, read_preset
-from core.config.tasks import SUBWORDS
+from core.config.tasks import SUBWORDS, VOCABULARY
 from core.models import count_parameters, outline_model
 from core.runs.export import WEIGHTS
 from core.runs.folder import BEST, PAIRS, RunFolder
-from core.runs.info import Provenance, RunInfo, RunQuality
+from core.runs.info import Provenance, RunInfo, RunQuality, StartingPoint
 from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
 from core.storage.errors import InputError
 from core.storage.tensor_file import MAX_HEADER_BYTES, CheckpointError, Header, deserialize, read_header, serialize
 from core.tasks import build_task
 from core.tasks.ingest import check_pairs_file
 from core.tasks.subword_pairs import MAX_BYTES as MAX_SUBWORD_BYTES
+from core.tasks.vocabularies import MAX_BYTES as MAX_VOCABULARY_BYTES
+from core.tasks.vocabularies import StoredVocabularies
 from core.text.subwords import SubwordTokenizers
 
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
@@ -58,6 +60,8 @@ class WeightsFacts(BaseModel):
     confidence_threshold: Annotated[float, Field(le=0)] | None = None
     preset: Annotated[str, Field(max_length=64 * 1024)]
     subwords: Annotated[str, Field(max_length=MAX_SUBWORD_BYTES)] | None = None
+    vocabulary: Annotated[str, Field(max_length=MAX_VOCABULARY_BYTES)] | None = None
+    start: StartingPoint | None = None
     provenance: Provenance = ()
 
 
@@ -122,8 +126,8 @@ def import_weights(
         _check_size(file, max_bytes, label)
         header = read_header(file, label, max_bytes=max_header_bytes)
         facts, preset = _checked_facts(header, label)
-        subwords = _checked_subwords(facts, preset, label)
-        with _task_files(pairs, subwords) as files:
+        tokens = _checked_tokens(facts, preset, label)
+        with _task_files(pairs, tokens) as files:
             parameters = _check_tensors(header, preset, files, label)
         tensors = deserialize(header, file.read(max_bytes), label)
     for tensor, values in tensors.items():
@@ -137,16 +141,17 @@ def import_weights(
         best_step=facts.step,
         exact_match=facts.exact_match,
         quality=facts.quality,
+        start=facts.start,
         provenance=facts.provenance,
     )
-    checked = facts.model_copy(update={"preset": preset_to_yaml(preset), "subwords": subwords}).model_dump(mode="json")
+    stored = {"subwords": tokens.get(SUBWORDS), "vocabulary": tokens.get(VOCABULARY)}
+    checked = facts.model_copy(update={"preset": preset_to_yaml(preset)} | stored).model_dump(mode="json")
     trusted = {name: value for name, value in checked.items() if value not in (None, []) or name in _NULLABLE}
     contents: dict[str, bytes | bytearray] = {
         BEST: serialize(tensors, trusted),
         "run.json": info.model_dump_json(indent=1).encode(),
     }
-    if subwords:
-        contents[SUBWORDS] = subwords.encode()
+    contents |= {file: content.encode() for file, content in tokens.items()}
     if title := _valid_title(header):
         contents[TITLE_FILE] = title_content(title)
     return RunFolder.create(root, preset, name=name, pairs=pairs, contents=contents)
@@ -189,26 +194,33 @@ def _checked_facts(header: Header, label: str) -> tuple[WeightsFacts, Preset]:
         raise CheckpointError(f"{label}: its preset is not valid: {error}") from error
 
 
-def _checked_subwords(facts: WeightsFacts, preset: Preset, label: str) -> str | None:
-    """Return the tokenizers of a file as JSON, validated and serialized again; None if its task has no subwords."""
-    if not preset.task.has_subwords:
-        return None
-    if facts.subwords is None:
-        raise CheckpointError(f"{label}: its tokenizers are missing, without which its token ids mean nothing")
-    return SubwordTokenizers.from_json(facts.subwords, f"{label}: its subword vocabulary").model_dump_json()
+def _checked_tokens(facts: WeightsFacts, preset: Preset, label: str) -> dict[str, str]:
+    """Return tokenizers or vocabularies as JSON by file name, validated and serialized again; {} if there are none."""
+    if preset.task.has_subwords:
+        if facts.subwords is None:
+            raise CheckpointError(f"{label}: its tokenizers are missing, without which its token ids mean nothing")
+        subwords = SubwordTokenizers.from_json(facts.subwords, f"{label}: its subword vocabulary")
+        return {SUBWORDS: subwords.model_dump_json()}
+    if preset.task.inherited_vocabulary:
+        if facts.vocabulary is None:
+            raise CheckpointError(f"{label}: its vocabularies are missing, without which its token ids mean nothing")
+        vocabularies = StoredVocabularies.from_json(facts.vocabulary, f"{label}: its vocabularies")
+        return {VOCABULARY: vocabularies.model_dump_json()}
+    return {}
 
 
 @contextlib.contextmanager
-def _task_files(pairs: Path | None, subwords: str | None) -> Iterator[Path | None]:
+def _task_files(pairs: Path | None, tokens: Mapping[str, str]) -> Iterator[Path | None]:
     """Lay out the files that a task is built from as in a run's folder; the path is that of the pairs."""
-    if subwords is None:
+    if not tokens:
         yield pairs
         return
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder) / PAIRS
         if pairs is not None and pairs.is_file():
             shutil.copyfile(pairs, files)
-        files.with_name(SUBWORDS).write_text(subwords, encoding="utf-8")
+        for file, content in tokens.items():
+            files.with_name(file).write_text(content, encoding="utf-8")
         yield files
 
 

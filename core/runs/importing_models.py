@@ -1,7 +1,8 @@
 """Make a run of a model that another program trained, so that whatever opens runs can open it.
 
 The run has the model's weights, options and vocabularies, and the pairs to measure it on if the user brings some. It
-cannot be trained further: what it was trained on is unknown.
+cannot be resumed: what it was trained on is unknown. A new run on own pairs can begin with its weights, see
+``core.runs.starting``.
 """
 
 import re

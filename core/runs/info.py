@@ -147,6 +147,27 @@ class TrainingSession(BaseModel):
     plugins: Annotated[tuple[PluginFile, ...], Field(max_length=16)] = ()
 
 
+class StartingPoint(BaseModel):
+    """The weights of another run that a run began with.
+
+    Attributes:
+        run: name of that run, without its secret; it may have been deleted since.
+        step: number of training steps after which those weights were saved; 0 for a model of another program.
+        sha256: of their values.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    run: _Words
+    step: _Count
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+    @property
+    def text(self) -> str:
+        """``digits-reversal-3 after step 1,000``."""
+        return f"{self.run} after step {self.step:,}"
+
+
 Provenance = Annotated[tuple[TrainingSession, ...], Field(max_length=MAX_SESSIONS, strict=False)]
 """The sessions of a run's training, the first first; empty in older files."""
 
@@ -180,6 +201,7 @@ class RunInfo(BaseModel):
         validation: the validation figures at ``best_step``; None before the first evaluation, and in older files.
         sequences_seen: number of training sequences in all steps so far.
         seconds: training time in seconds, summed over all resumptions.
+        start: the weights that the run began with; None for random ones, and in older files.
         provenance: the sessions of its training; empty before the first, and in older files.
         metrics_sha256: of ``metrics.jsonl`` when the training ended; None while it lasts, and in older files.
     """
@@ -199,5 +221,6 @@ class RunInfo(BaseModel):
     validation: ValidationFigures | None = None
     sequences_seen: int = 0
     seconds: float = 0.0
+    start: StartingPoint | None = None
     provenance: Provenance = ()
     metrics_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None

@@ -26,6 +26,7 @@ A small {family} model of {parameters:,} parameters, {origin}.
 | | |
 |---|---|
 | weights | after {step:,} of {steps:,} updates, those with the lowest validation loss |
+| began with | {start} |
 | {metric}, free-running greedy decoding | {score} |
 | source and target vocabulary size, special tokens included | {src_tokens:,}, {tgt_tokens:,} |
 | maximum sequence length, tokens | {max_seq_len} |
@@ -81,6 +82,7 @@ def model_card(loaded: Trained, info: RunInfo, *, title: str) -> str:
         ),
         step=loaded.step,
         steps=preset.training.steps,
+        start=f"the weights of {info.start.text}" if info.start else "random weights",
         metric=metric,
         score=score,
         src_tokens=len(task.src_vocab),

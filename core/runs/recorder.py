@@ -18,7 +18,7 @@ from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
 from core.runs.folder import RunError, RunFolder, UnsavedError
-from core.runs.info import ACTIVE, Provenance, RunQuality, Status, ValidationFigures
+from core.runs.info import ACTIVE, Provenance, RunQuality, StartingPoint, Status, ValidationFigures
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
@@ -27,6 +27,7 @@ from core.storage.error_messages import explain_error, is_machine_fault
 from core.storage.errors import LabError
 from core.storage.tensor_file import save_weights
 from core.tasks import Task
+from core.tasks.vocabularies import token_facts
 from core.training.checkpoint import save_state
 from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, Event
@@ -112,7 +113,10 @@ class Recorder:
         self._unwritten_lines.append(self.history.add(event))
         if isinstance(event, EvaluationEvent):
             if event.is_best:
-                self._unsaved_best = (clone_weights(self.state.model), _facts(event, self.state, self._provenance()))
+                self._unsaved_best = (
+                    clone_weights(self.state.model),
+                    _facts(event, self.state, self._provenance(), self.info.start),
+                )
             if event.step in self._steps_to_keep:  # before its snapshot, which says that the weights are there
                 self.weights_by_step.add(event.step, clone_weights(self.state.model))
             if self._snapshot_taker and self._is_snapshot_step(event.step):
@@ -292,7 +296,9 @@ def _steps_to_keep(state: TrainingState) -> tuple[int, ...]:
     return steps_to_keep(training.steps, every=training.evaluate_every, num_bytes=num_bytes)
 
 
-def _facts(event: EvaluationEvent, state: TrainingState, provenance: Provenance) -> dict[str, Any]:
+def _facts(
+    event: EvaluationEvent, state: TrainingState, provenance: Provenance, start: StartingPoint | None
+) -> dict[str, Any]:
     """Return the metadata of the best weights; preset and tokenizers make the file self-contained."""
     facts: dict[str, Any] = {
         "step": event.step,
@@ -305,6 +311,6 @@ def _facts(event: EvaluationEvent, state: TrainingState, provenance: Provenance)
         facts["confidence_threshold"] = event.evaluation.confidence_threshold
     if quality := run_quality(event.evaluation, state.task):
         facts["quality"] = quality.model_dump()
-    if state.task.subwords:
-        facts["subwords"] = state.task.subwords.model_dump_json()
-    return facts
+    if start is not None:
+        facts["start"] = start.model_dump()
+    return facts | token_facts(state.task, state.preset.task)

@@ -8,6 +8,7 @@ run.trained().decode("4 8 2 9")
 ```
 """
 
+import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -268,9 +269,38 @@ class Runs:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {', '.join(self)}>"
 
-    def create(self, preset: Preset, *, name: str | Naming | None = None, pairs: Path | None = None) -> Run:
-        """Create a run that has not been trained yet; see ``RunFolder.create``."""
-        return Run(RunFolder.create(self.root, preset, name=name, pairs=pairs), self.cache)
+    def create(
+        self,
+        preset: Preset | None = None,
+        *,
+        name: str | Naming | None = None,
+        pairs: Path | None = None,
+        start_from: str | None = None,
+    ) -> Run:
+        """Create a run that has not been trained yet; see ``RunFolder.create``.
+
+        Args:
+            preset: of the new run; with ``start_from``, None is that run's.
+            start_from: name of a run whose best weights the new one begins with, instead of random ones; its model and
+                its vocabularies must be the preset's. Own pairs are split with its tokenizers; see
+                ``core.runs.starting``.
+
+        Raises:
+            RunError: a run of that name exists; or there is no run to start from, or it has no weights yet.
+            ConfigError: the file of own pairs is missing or holds other pairs; or the preset does not fit the run to
+                start from.
+            TypeError: there is neither a preset nor a run to start from.
+        """
+        if start_from is None:
+            if preset is None:
+                raise TypeError("create() needs a preset, or start_from")
+            return Run(RunFolder.create(self.root, preset, name=name, pairs=pairs), self.cache)
+        from core.runs.starting import fit  # imports torch, which a list of runs does not wait for
+
+        with tempfile.TemporaryDirectory() as temporary:
+            start = fit(self[start_from].folder, preset, Path(temporary), pairs=pairs)
+            folder = RunFolder.create(self.root, start.preset, name=name, pairs=start.pairs, contents=start.contents())
+        return Run(folder, self.cache)
 
     def ensemble(self, names: Sequence[str]) -> "Trained":
         """Return several runs of one task as one model, an ``Ensemble``; preset and step are the first one's.

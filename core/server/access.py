@@ -15,15 +15,18 @@ from core.config.listing import missing_package
 from core.runs import Run, RunError, RunFolder, RunProgress
 from core.runs.importing import MAX_IMPORT_BYTES, MAX_UPLOADED_HEADER_BYTES
 from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
+from core.runs.starting import misfits
 from core.server.classroom import Classroom
 from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
 from core.server.networks import site_of
 from core.server.queue import NO_POOL
 from core.server.registry import Runs
+from core.server.starts import NewRun, StartChoice, Starts
 from core.server.sweeps import Sweeps
 from core.storage.errors import LabError, UnavailableError
 from core.storage.tensor_file import MAX_HEADER_BYTES
+from core.tasks.vocabularies import missing_vocabulary
 
 MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
 MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
@@ -79,6 +82,7 @@ class VisitorRuns:
         self._start_lock, self._opened_lock = threading.Lock(), threading.Lock()
         self._imports = threading.BoundedSemaphore(MAX_IMPORTS)
         self._uploads: deque[tuple[str | None, str, Path]] = deque(maxlen=MAX_UPLOADS)
+        self._starts = Starts()
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
         self._shared_from: OrderedDict[str, str] = OrderedDict()  # the network that each run was shared from
         self._networks: dict[str, str] = {}  # where each active run was started from
@@ -170,27 +174,62 @@ class VisitorRuns:
             ConfigError: the preset exceeds a limit, its pairs belong to someone else, or a package that it needs is
                 not installed. It is never measured.
         """
-        return self._runs.estimates.get(preset, self._trainable(preset))
+        new = self._trainable(preset)
+        return self._runs.estimates.get(new.preset, new.pairs)
 
-    def wait_for_training_time(self, preset: Preset, *, seconds: float) -> Answer:
-        """Return the training time once it is measured, or after ``seconds``; refused as ``training_time`` is."""
-        return self._runs.estimates.wait(preset, self._trainable(preset), seconds=seconds)
+    def wait_for_training_time(self, preset: Preset, *, start_from: str = "", seconds: float) -> Answer:
+        """Return the training time once it is measured, or after ``seconds``; refused as ``start`` is."""
+        new = self._trainable(preset, start_from)
+        return self._runs.estimates.wait(new.preset, new.pairs, seconds=seconds)
 
     def request_training_times(self, presets: Iterable[Preset]) -> None:
         """Have the training times of presets measured, without those that the visitor cannot train."""
         trainable = []
         for preset in presets:
             with suppress(ConfigError):
-                trainable.append((preset, self._trainable(preset)))
+                trainable.append((preset, self._trainable(preset).pairs))
         self._runs.estimates.request(trainable)
 
-    def _trainable(self, preset: Preset) -> Path | None:
-        """Return the file of a preset's own pairs, if any; ConfigError if the visitor cannot train it."""
+    def starting_points(self, preset: Preset, most: int) -> list[StartChoice]:
+        """Return the runs that the visitor may read and that have weights, and whether a preset can begin with them.
+
+        Their vocabularies are not read; ``new_run`` refuses those that differ in them only.
+        """
+        found = []
+        for row in self.rows(most):
+            run = self._runs[row.name]
+            if run.has_weights:
+                reason = "; ".join(message for _, message in misfits(preset, run.preset, "it"))
+                found.append(StartChoice(row.name, row.title, reason))
+        return found
+
+    def new_run(self, preset: Preset, start_from: str = "") -> NewRun:
+        """Return the run that a preset becomes: with the file of its own pairs, and with the weights to begin with.
+
+        Args:
+            start_from: name of a run that the visitor may read, whose best weights it begins with; "" for random ones.
+
+        Raises:
+            ConfigError: the preset's pairs belong to someone else, or it does not fit the run to start from.
+            RunError: there is no such run, the visitor may not read it, or it has no weights yet.
+        """
+        pairs = self.pairs_of(preset)
+        if start_from:
+            run = self[start_from]
+            if not run.has_weights:
+                raise RunError(f"{run.title} has no weights to start from yet; it is {run.info.status}")
+            return self._starts.new_run(preset, run, pairs)
+        if preset.task.inherited_vocabulary:
+            raise missing_vocabulary(preset.task.inherited_vocabulary)
+        return NewRun(preset, pairs)
+
+    def _trainable(self, preset: Preset, start_from: str = "") -> NewRun:
+        """Return the run that a preset becomes; ConfigError if the visitor cannot train it."""
         if missing := missing_package(preset):
             raise ConfigError([("task.family", f"task.family={preset.task.family!r} {missing}")])
-        pairs = self.pairs_of(preset)
-        self.limits.check(preset, pairs=pairs)
-        return pairs
+        new = self.new_run(preset, start_from)
+        self.limits.check(new.preset, pairs=new.pairs)
+        return new
 
     # ---- for the run's owner
 
@@ -201,26 +240,28 @@ class VisitorRuns:
         owner = self._current_visitor().owner
         return owner is not None and self._runs.ownership(name).owner == owner
 
-    def start(self, preset: Preset, *, like: str | None = None) -> str:
+    def start(self, preset: Preset, *, start_from: str = "", like: str | None = None) -> str:
         """Start a run, see ``Runs.start``, and return its name.
 
         It is named after its preset and one more than the largest number among the visitor's own runs, if there are
         visitors followed by a secret that nobody can guess; see ``core.runs.names``.
 
         Args:
+            start_from: see ``new_run``.
             like: what it is named after instead of its preset; then the first of these has no number.
 
         Raises:
-            ConfigError: the preset exceeds a limit, its pairs belong to someone else, or a package that it needs is
-                not installed.
-            RunError: the visitor, or all visitors together, have reached a limit on runs.
+            ConfigError: the preset exceeds a limit, its pairs belong to someone else, a package that it needs is not
+                installed, or it does not fit the run to start from.
+            RunError: the visitor, or all visitors together, have reached a limit on runs; or ``new_run`` refuses.
         """
-        pairs = self._trainable(preset)
+        new = self._trainable(preset, start_from)
         with self._start_lock:
             self._check_limits(adds_run=True)
             owner = self._owner()
             pool = self._runs.classes.pool_of(owner)
-            name = self._runs.start(preset, name=self._naming(like), owner=owner, pairs=pairs, pool=pool)
+            naming = self._naming(like)
+            name = self._runs.start(new.preset, name=naming, owner=owner, pairs=new.pairs, pool=pool, start=new.start)
             self._note_network(name)
             self._note_in_class(name, pool)
             self._title_new(name, like or preset.name)

@@ -21,6 +21,7 @@ from core.runs import run as saved
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
 from core.runs.names import Naming
+from core.runs.starting import Start
 from core.server.classes import Classes
 from core.server.estimates import Estimates
 from core.server.inference_priority import InferencePriority
@@ -157,6 +158,7 @@ class Runs(saved.Runs):
         owner: str | None = None,
         pairs: Path | None = None,
         pool: str = NO_POOL,
+        start: Start | None = None,
     ) -> str:
         """Create a run, start or queue it, and return its name.
 
@@ -164,14 +166,16 @@ class Runs(saved.Runs):
             name: see ``RunFolder.create``.
             pairs: the file of the task's own pairs, if it has any.
             pool: see ``LiveRun``.
+            start: the weights of another run that it begins with; None for random ones.
 
         Raises:
             ConfigError: the file of own pairs is missing or holds other pairs.
-            RunError: a run of that name exists, or it cannot be written.
+            RunError: a run of that name exists, or it cannot be written; or the weights to begin with are missing.
         """
         self.estimates.pause(seconds=PAUSE_AFTER_START)
+        contents = start.contents() if start else {}
         try:
-            folder = RunFolder.create(self.root, preset, name=name, pairs=pairs)
+            folder = RunFolder.create(self.root, preset, name=name, pairs=pairs, contents=contents)
             if owner is not None:
                 write_ownership(folder, Ownership(owner=owner))
             self._pool.add(folder, preset, owner, pool)

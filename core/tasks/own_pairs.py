@@ -1,7 +1,7 @@
 """The user's own pairs, read from the file that ``core.tasks.ingest`` writes."""
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
@@ -10,14 +10,15 @@ from pathlib import Path
 import torch
 
 from core.config import ConfigError, verified_pairs
-from core.config.tasks import SUBWORDS, OwnPairsConfig
+from core.config.tasks import SUBWORDS, VOCABULARY, OwnPairsConfig
 from core.storage.errors import UnavailableError
 from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, TestSets, as_tensor, source_key, split_by_source
-from core.tasks.subword_pairs import encode_pairs, links_of, read_tokenizers, tokenizers_of, vocabularies_of
+from core.tasks.subword_pairs import TextPair, encode_pairs, links_of, read_file, tokenizers_of, vocabularies_of
+from core.tasks.vocabularies import check_hash, missing_vocabulary, read_vocabularies
 from core.text.case import in_case
 from core.text.subwords import SubwordTokenizers
 from core.text.tokenizers import PlainTokenizer, Tokenizer, detokenize, plain_kind, tokenize
-from core.text.vocab import UNK_ID, Vocab
+from core.text.vocab import Vocab
 
 _EXAMPLES = 4
 _EXAMPLE = "This is a test."  # without pairs, if the preset suggests nothing
@@ -31,7 +32,8 @@ class OwnPairs(PairTask):
 
     Subwords are learned from the training split. Of other tokens, with ``unknown="unk"`` the vocabularies are those
     that occur at least ``min_count`` times in the training split, and the rest become UNK; with "refuse" they are all
-    tokens of the file, and input with others is refused.
+    tokens of the file, and input with others is refused. A preset with a ``vocabulary`` has those of the run that it
+    began from instead, which are beside the pairs.
 
     A run with subwords whose preset names the ``origin`` of its pairs decodes without them. What needs pairs then
     raises ``UnavailableError``, until ``with_pairs`` names the file.
@@ -42,7 +44,7 @@ class OwnPairs(PairTask):
         saved: the tokenizers of a run, if it has subwords; None: those beside ``pairs``.
 
     Raises:
-        ConfigError: the file is missing or holds other pairs, or a split is empty.
+        ConfigError: the file is missing or holds other pairs, or a split is empty; or so is the file of vocabularies.
         SubwordError: the subwords cannot be learned, or the run's tokenizers are damaged or not those of the preset.
     """
 
@@ -51,7 +53,7 @@ class OwnPairs(PairTask):
 
     def __init__(self, config: OwnPairsConfig, pairs: Path | None, saved: Path | None = None) -> None:
         if saved is None and pairs is not None:
-            saved = pairs.with_name(SUBWORDS)
+            saved = pairs.with_name(SUBWORDS if config.has_subwords or not config.vocabulary else VOCABULARY)
         contents = _read(pairs, _file_version(pairs), config, saved, _file_version(saved))
         super().__init__(
             src_vocab=contents.src_vocab,
@@ -149,15 +151,17 @@ def _read(
     saved_version: tuple[int, int] | None,
 ) -> _Contents:
     """Verify and read a file, and encode its pairs. Another version of a file is read again."""
+    if config.has_subwords and config.vocabulary and not saved_version:
+        raise missing_vocabulary(config.vocabulary)
     if version is None and config.data_origin and saved is not None and saved_version:
         return _without_pairs(saved, config)
     path = verified_pairs(config, pairs)
     if config.has_subwords:
         return _read_subwords(path, config, saved if saved_version else None)
-    return _read_tokens(path, config)
+    return _read_tokens(path, config, saved)
 
 
-def _read_tokens(path: Path, config: OwnPairsConfig) -> _Contents:
+def _read_tokens(path: Path, config: OwnPairsConfig, saved: Path | None) -> _Contents:
     """Read pairs of characters, words or symbols: numbered while reading, tokens get their ids when all are known."""
     src_numbers, tgt_numbers = _TokenNumbers(), _TokenNumbers()
     keys, marks, set_of, sets = array("q"), array("b"), array("b"), _TokenNumbers()
@@ -180,10 +184,12 @@ def _read_tokens(path: Path, config: OwnPairsConfig) -> _Contents:
     split = _split(all_keys, as_tensor(marks), config)
     _check_splits(split, config)
     is_train = split == SPLITS.index("train")
-    vocabs = (
-        _number_to_id(sources, src_numbers, is_train, config),
-        _number_to_id(answers, tgt_numbers, is_train, config),
-    )
+    if config.vocabulary:
+        vocabs = read_vocabularies(saved, expected=config.vocabulary)
+    else:
+        vocabs = _vocab_of(sources, src_numbers, is_train, config), _vocab_of(answers, tgt_numbers, is_train, config)
+    for rows_of_side, numbers, vocab in zip((sources, answers), (src_numbers, tgt_numbers), vocabs, strict=True):
+        _number_to_id(rows_of_side, numbers, vocab)
     tokenizers = PlainTokenizer(source_kind), PlainTokenizer(answer_kind)
     named = TestSets(tuple(sets), as_tensor(set_of)) if sets else None
     aligned = RaggedRows.from_rows(links) if any(links) else None
@@ -198,7 +204,7 @@ def _read_subwords(path: Path, config: OwnPairsConfig, saved: Path | None) -> _C
     pairs, sets = [(source, answer) for source, answer, *_ in lines], _TokenNumbers()
     set_of = torch.tensor([sets[name] if name else -1 for _, _, _, name, _ in lines], dtype=torch.int8)
     is_train = (split == SPLITS.index("train")).tolist()
-    subwords = tokenizers_of(saved, config, lambda: list(compress(pairs, is_train)))
+    subwords = _tokenizers(saved, config, lambda: list(compress(pairs, is_train)))
     table = encode_pairs(
         pairs,
         split,
@@ -211,9 +217,20 @@ def _read_subwords(path: Path, config: OwnPairsConfig, saved: Path | None) -> _C
     return _contents(vocabularies_of(subwords), table, subwords.sides, subwords)
 
 
+def _tokenizers(
+    saved: Path | None, config: OwnPairsConfig, training_pairs: Callable[[], list[TextPair]]
+) -> SubwordTokenizers:
+    """Return the tokenizers of a run, those that the preset names by their hash, or learn them."""
+    if saved is None or not config.vocabulary:
+        return tokenizers_of(saved, config, training_pairs)
+    tokenizers = read_file(saved)
+    check_hash(tokenizers, config.vocabulary, saved.name)
+    return tokenizers
+
+
 def _without_pairs(saved: Path, config: OwnPairsConfig) -> _Contents:
     """Read the tokenizers of a run that is there without its pairs."""
-    subwords = read_tokenizers(saved, config)
+    subwords = _tokenizers(saved, config, list)
     lengths = 1, config.longest_source
     return _Contents(*vocabularies_of(subwords), None, lengths, (_EXAMPLE,), subwords.sides, subwords)
 
@@ -260,16 +277,17 @@ def _check_splits(split: torch.Tensor, config: OwnPairsConfig) -> None:
             raise ConfigError([("task.longest_source", f"no pair is left for {name} with {limits}")])
 
 
-def _number_to_id(rows: RaggedRows, numbers: _TokenNumbers, is_train: torch.Tensor, config: OwnPairsConfig) -> Vocab:
-    """Build the vocabulary of a side, sorted by code point, and replace the token numbers of ``rows`` by its ids."""
+def _vocab_of(rows: RaggedRows, numbers: _TokenNumbers, is_train: torch.Tensor, config: OwnPairsConfig) -> Vocab:
+    """Build the vocabulary of a side, sorted by code point."""
     tokens = list(numbers)
     is_known = torch.ones(len(tokens), dtype=torch.bool)
     if config.unknown == "unk":
         train_numbers = rows.ids[is_train.repeat_interleave(rows.lengths)]
         is_known = torch.bincount(train_numbers, minlength=len(tokens)) >= config.min_count
     symbols = sorted(token for token, known in zip(tokens, is_known.tolist(), strict=True) if known)
-    vocab = Vocab(symbols, has_unk=config.unknown == "unk")
-    ids = {symbol: vocab.first_symbol_id + index for index, symbol in enumerate(symbols)}
-    id_of_number = torch.tensor([ids.get(token, UNK_ID) for token in tokens], dtype=torch.int32)
-    rows.ids = id_of_number[rows.ids.long()]
-    return vocab
+    return Vocab(symbols, has_unk=config.unknown == "unk")
+
+
+def _number_to_id(rows: RaggedRows, numbers: _TokenNumbers, vocab: Vocab) -> None:
+    """Replace the token numbers of ``rows`` by ids; InputError if the vocabulary lacks a token, and has no UNK."""
+    rows.ids = torch.tensor(vocab.encode(list(numbers)), dtype=torch.int32)[rows.ids.long()]

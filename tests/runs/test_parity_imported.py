@@ -1,4 +1,4 @@
-"""Imported models score, attend, write and search as they do in ``transformers``."""
+"""Imported models score, attend, write, search and learn as they do in ``transformers``."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -12,9 +12,13 @@ from torch.testing import assert_close
 from core.generation import Beam, generate
 from core.interpret.trained import Trained
 from core.models import forward_with_attention
+from core.runs import Runs
 from core.runs.importing_models import import_model
 from core.runs.load import load_run
+from core.runs.training_state import resume_state
+from core.tasks.ingest import PairFiles, prepare_preset
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+from core.training.loop import StepEvent, batches_of, train
 
 pytest.importorskip(
     "transformers", reason="transformers is not installed: pip install -c requirements-extras.txt -e '.[parity]'"
@@ -219,3 +223,47 @@ def test_a_forced_prefix_is_a_forced_first_token(tmp_path):
     ours = generate(both.loaded.model, src, max_steps=STEPS, prefix=first).tokens.tolist()
     theirs = generate_theirs(both, their_src, mask, num_beams=1)[:, 1:].tolist()
     assert [both.until_end(list(both.theirs_of(row))) for row in ours] == [both.until_end(row) for row in theirs]
+
+
+def test_twenty_updates_have_the_same_losses(tmp_path):
+    """Fine-tuning on own pairs, where both train the same parameters.
+
+    We train the output's bias, as Marian does, which is a buffer in ``transformers``; there the row of PAD is trained
+    as an output, and the decoder starts with it. So here the bias is a parameter, PAD gets no gradient, and the decoder
+    starts with a token of its own.
+    """
+    start, pad = 21, MARIAN["pad_token_id"]
+    no_dropout = {"dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    torch.manual_seed(0)
+    theirs = build("marian", MARIAN | SMALL | no_dropout | {"decoder_start_token_id": start, "init_std": 0.2})
+    both = make("marian", theirs, tmp_path)
+    theirs.float().train()
+    theirs.final_logits_bias = torch.nn.Parameter(theirs._buffers.pop("final_logits_bias"))
+    theirs.model.shared.weight.register_hook(lambda gradient: gradient.index_fill(0, torch.tensor(pad), 0))
+    numbers = torch.randint(1, 20, (300, 6), generator=torch.Generator().manual_seed(0)).tolist()
+    texts = [" ".join(map(str, row[: 1 + at % 6])) for at, row in enumerate(numbers)]
+    (tmp_path / "p.tsv").write_text("".join(f"{text}\t{' '.join(reversed(text.split()))}\n" for text in texts))
+    files, kept = PairFiles(tmp_path / "p.tsv"), tmp_path / "kept"
+    _, preset = prepare_preset(files, kept, kinds=("subword", "subword"), like=both.loaded.preset)
+    training = {"steps": 20, "batch_size": 32, "schedule": "constant", "learning_rate": 0.001, "evaluate_every": 20}
+    preset = preset.with_changes({f"training.{key}": value for key, value in training.items()})
+    run = Runs(tmp_path / "runs").create(preset, pairs=kept, start_from=both.loaded.run)
+    state, batches = resume_state(run.folder), batches_of(resume_state(run.folder))
+    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.001)
+    drawn, ours, expected = torch.Generator(), [], []
+    drawn.set_state(state.generator.get_state())
+    for event in train(state):
+        if not isinstance(event, StepEvent):
+            continue
+        ours.append(event.loss)
+        batch = batches.at(event.step, drawn)
+        labels = both.ids[1][batch.tgt_out].masked_fill(batch.tgt_out == PAD_ID, -100)
+        mask = (batch.src != PAD_ID).long()[:, 1:]
+        loss = theirs(input_ids=both.ids[0][batch.src][:, 1:], attention_mask=mask, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), preset.training.max_gradient_norm)
+        optimizer.step()
+        expected.append(loss.item())
+    assert ours == pytest.approx(expected, abs=1e-4)
+    assert ours[-1] < ours[0] - 0.1

@@ -23,7 +23,7 @@ from core.runs.sweeps.sweep import parse_sweep
 from core.storage import bounded_yaml
 from docs.generate import generated_pages
 from tests.runs.sweeps.conftest import ThreadProcess
-from tests.support.foreign_models import MARIAN, write_folder
+from tests.support.foreign_models import write_marian_text_model
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = "digits-reversal-shipped"
@@ -280,7 +280,7 @@ class Reader:
         shutil.copytree(DEFAULT_ROOT / SHIPPED, self.root / SHIPPED)
         words = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefghij"]
         (folder / "pairs.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
-        write_folder(folder / "opus-mt-en-de", MARIAN)
+        write_marian_text_model(folder / "opus-mt-en-de")
         shutil.copytree(REPOSITORY / "docs/examples", folder / "docs/examples")
 
 

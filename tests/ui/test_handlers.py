@@ -298,7 +298,7 @@ def started(make_runs, monkeypatch: pytest.MonkeyPatch):
     def press(seconds: float | None, *, ask: bool = True):
         mine = VisitorRuns(make_runs())
         time = "pending" if seconds is None else TrainingTime(seconds - 60, seconds)
-        monkeypatch.setattr(VisitorRuns, "wait_for_training_time", lambda *_, seconds: time)
+        monkeypatch.setattr(VisitorRuns, "wait_for_training_time", lambda *_, start_from, seconds: time)
         filled = form_of("tiny", steps=2, warmup_steps=0)
         return preset_form.started(mine, *filled, ask=ask), mine
 

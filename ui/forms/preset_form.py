@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ui.components.setting_fields import SubmittedFields, setting_fields
 from ui.events import CHECK, LATEST, QUIET
 from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import hint_of, preset_from, problem_of, settings_of, value_in
+from ui.run_info import MAX_LISTED_RUNS
 from ui.serving.errors import show_errors
 from ui.updates import Updates, by_name
 
@@ -47,6 +48,7 @@ class Draft:
         edition: number of the draft; a new number reopens the form, even with the same values.
         picked: the choice in the list of presets that opened it, or ""; the list may show a later choice by now.
         is_first: whether a page opens with it whose visitor has changed nothing.
+        start_from: the run whose weights are chosen to begin with, "" for random ones.
     """
 
     base: Preset
@@ -54,10 +56,11 @@ class Draft:
     edition: int = 0
     picked: str = ""
     is_first: bool = False
+    start_from: str = ""
 
-    def next(self, start: Preset, *, base: Preset | None = None) -> "Draft":
+    def next(self, start: Preset, *, base: Preset | None = None, start_from: str = "") -> "Draft":
         """Return the next draft, which opens with ``start``."""
-        return Draft(base or form_base(start), start, self.edition + 1)
+        return Draft(base or form_base(start), start, self.edition + 1, start_from=start_from)
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class Form:
             draft = function()
             if draft is None:
                 return {}
-            summary = described(self.runs, draft.start, draft.base)
+            summary = described(self.runs, draft.start, draft.base, start_from=draft.start_from)
         except LabError as error:
             return {"message": problem(error)} | (_not_opened(draft) if draft and draft.picked else {})
         return {
@@ -117,7 +120,8 @@ class Form:
             "train": gr.update(interactive=True),
             "picker": picker_value(draft.base, draft.picked),
             "draft": draft,
-            "fields": opened_fields(draft) | {"kept": _kept(draft, draft.start)},
+            "fields": opened_fields(draft)
+            | {"kept": _kept(draft, draft.start), "starts": _starts(self.runs, draft.start)},
         }
 
 
@@ -160,6 +164,9 @@ def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar:
     for pressed, ask in ((train, True), (yes, False)):
         start = by_name(partial(started, runs, ask=ask), outputs)
         pressed.click(start, form.inputs, list(outputs.values()), **QUIET)
+    listed = by_name(partial(listed_starts, runs), {"fields": fields})
+    for changes in (bar.status, bar.gone):  # a run can be started from once it has weights, and until it is deleted
+        changes(listed, form.inputs, [fields], **LATEST, **QUIET)
     no.click(lambda: gr.update(visible=False), None, question, **QUIET)
     save.click(show_errors(as_yaml), form.inputs, yaml, **QUIET).success(
         None, yaml, None, js=_DOWNLOAD, api_visibility="private"
@@ -182,6 +189,11 @@ def preset_in(draft: Draft, submitted: Any) -> Preset:
     return preset_from(draft.base, fields.values)
 
 
+def start_from_in(submitted: Any) -> str:
+    """Return the name of the run that a form chooses to start from, as a browser sent it; "" for random weights."""
+    return _submitted(submitted).start_from
+
+
 def kept_in(submitted: Any) -> str:
     """Return the preset file that a reloaded page has kept, or ""; see ``WITH_KEPT``."""
     return _submitted(submitted).kept
@@ -198,7 +210,12 @@ def _submitted(value: Any) -> SubmittedFields:
 def opened_fields(draft: Draft) -> dict[str, Any]:
     """Return the value of the fields that opens them with a draft."""
     values = {setting.key: value_in(draft.start, setting) for setting in settings_of(draft.start)}
-    return fields_value(draft, values, draft.start) | {"values": values}
+    return fields_value(draft, values, draft.start) | {"values": values, "start_from": draft.start_from}
+
+
+def _starts(runs: VisitorRuns, preset: Preset) -> list[dict[str, str]]:
+    """Return the runs to start from, each with the reason if the preset cannot begin with its weights."""
+    return [asdict(each) for each in runs.starting_points(preset, MAX_LISTED_RUNS)]
 
 
 def fields_value(
@@ -225,63 +242,84 @@ def _label(preset: Preset, section: str) -> str:
     return f"{section.capitalize()}: {summaries[section]}"
 
 
+def listed_starts(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
+    """Return the update of the fields with the runs to start from; none while the form is invalid or being opened."""
+    try:
+        preset = preset_in(draft, submitted)
+    except ConfigError:
+        return {}
+    return {"fields": {"edition": draft.edition, "starts": _starts(runs, preset)}}
+
+
 def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
     """Validate the form; return the updates of its summary, of the message, and of the fields' hints and errors."""
     values = _submitted(submitted).values
     try:
-        preset = preset_in(draft, submitted)
-        runs.limits.check(preset, pairs=runs.pairs_of(preset))
-        summary = described(runs, preset, draft.base)
+        preset, start_from = preset_in(draft, submitted), start_from_in(submitted)
+        starts = _starts(runs, preset)
     except ConfigError as error:
         fields = fields_value(draft, values, None, error.problems)
         return {"summary": problem(error), "message": {"text": ""}, "fields": fields}
-    fields = fields_value(draft, values, preset) | {"kept": _kept(draft, preset)}
+    try:
+        new = runs.new_run(preset, start_from)
+        runs.limits.check(new.preset, pairs=new.pairs)
+        summary = described(runs, preset, draft.base, start_from=start_from)
+    except LabError as error:
+        problems = error.problems if isinstance(error, ConfigError) else ()
+        fields = fields_value(draft, values, None, problems) | {"starts": starts}
+        return {"summary": problem(error), "message": {"text": ""}, "fields": fields}
+    fields = fields_value(draft, values, preset) | {"kept": _kept(draft, preset), "starts": starts}
     return {"summary": summary, "message": {"text": ""}, "fields": fields}
 
 
 def check_timed(runs: VisitorRuns, draft: Draft, submitted: Any) -> Any:
     """Return the form's summary with the estimated training time; no update while that is not known."""
     try:
-        preset = preset_in(draft, submitted)
+        preset, start_from = preset_in(draft, submitted), start_from_in(submitted)
     except ConfigError:  # shown by ``check``, or the form is being opened
         return gr.skip()
-    summary = timed(runs, preset, draft.base)
+    summary = timed(runs, preset, draft.base, start_from=start_from)
     return gr.skip() if summary is None else summary | {"answer": True}
 
 
-def timed(runs: VisitorRuns, preset: Preset, base: Preset) -> dict[str, Any] | None:
+def timed(runs: VisitorRuns, preset: Preset, base: Preset, *, start_from: str = "") -> dict[str, Any] | None:
     """Return a preset's summary with the estimated training time, or why it cannot be trained here.
 
     The time takes about a second to measure, longer while others wait for theirs; None if that is more than
     ``SUMMARY_WAIT``.
     """
     try:
-        time = runs.wait_for_training_time(preset, seconds=SUMMARY_WAIT)
-        return None if time == "pending" else described(runs, preset, base, time=time)
+        time = runs.wait_for_training_time(preset, start_from=start_from, seconds=SUMMARY_WAIT)
+        return None if time == "pending" else described(runs, preset, base, start_from=start_from, time=time)
     except LabError as error:  # for instance, the visitor does not have the preset's pairs
-        return problem(error) | {"preset": _key(preset)}
+        return problem(error) | {"preset": _key(preset) + start_from}
 
 
-def described(runs: VisitorRuns, preset: Preset, base: Preset, *, time: Answer = "pending") -> dict[str, Any]:
+def described(
+    runs: VisitorRuns, preset: Preset, base: Preset, *, start_from: str = "", time: Answer = "pending"
+) -> dict[str, Any]:
     """Return a preset's summary: parameters, memory to train with a warning if that is too much, time, and changes.
 
     Args:
+        start_from: the run whose weights it begins with, "" for random ones.
         time: estimated training time; None if it cannot be measured, for example because the model is too large.
     """
-    task = build_task(preset.task, pairs=runs.pairs_of(preset))
-    parts = [f"{parameters_of(preset.model, task):,} parameters"]
+    new = runs.new_run(preset, start_from)
+    parts = [f"{parameters_of(new.preset.model, build_task(new.preset.task, pairs=new.pairs)):,} parameters"]
     if time == "pending":
         parts.append("estimating the training time …")
     else:
-        parts.append(memory_text(training_memory(preset, runs.pairs_of(preset)).total, device_memory(runs.device)))
+        parts.append(memory_text(training_memory(new.preset, new.pairs).total, device_memory(runs.device)))
         parts.append(
             "too large to estimate the time"
             if time is None
             else f"{duration_range(time.low, time.high)} on this machine{_gpu(runs)}"
         )
+    if start_from:
+        parts.append(f"begins with the weights of {runs[start_from].title}")
     changes = describe_changes(preset, base)
     text = " · ".join(parts + ([f"changed: {changes}"] if changes else []))
-    return {"text": text, "preset": _key(preset), "pending": time == "pending"}
+    return {"text": text, "preset": _key(preset) + start_from, "pending": time == "pending"}
 
 
 def _key(preset: Preset) -> str:
@@ -314,12 +352,12 @@ def started(runs: VisitorRuns, draft: Draft, submitted: Any, *, ask: bool) -> Up
     """Start a run from the form, or ask first if it takes long."""
     quiet: Updates = {"message": {"text": ""}, "question": gr.update(visible=False), "asked": {"text": ""}}
     try:
-        preset = preset_in(draft, submitted)
-        takes = _long_time(runs, preset) if ask else ""
+        preset, start_from = preset_in(draft, submitted), start_from_in(submitted)
+        takes = _long_time(runs, preset, start_from) if ask else ""
         if takes:
             text = f"Training takes {takes} on this machine{_gpu(runs)}. It continues when you close the page."
             return quiet | {"question": gr.update(visible=True), "asked": {"text": text}}
-        run = runs.start(preset)
+        run = runs.start(preset, start_from=start_from)
         return quiet | {"run": run, "bar": {"current": run, "started": True}}
     except ConfigError as error:  # shown where the form shows it while a setting is edited
         return quiet | {"summary": problem(error)}
@@ -327,13 +365,13 @@ def started(runs: VisitorRuns, draft: Draft, submitted: Any, *, ask: bool) -> Up
         return quiet | {"message": problem(error)}
 
 
-def _long_time(runs: VisitorRuns, preset: Preset) -> str:
+def _long_time(runs: VisitorRuns, preset: Preset, start_from: str) -> str:
     """Return how long training takes if that is longer than ``ASK_ABOVE_SECONDS``, else "".
 
     A preset whose time is not known yet is waited for only if it is much work.
     """
     patience = LONGEST_WAIT if work(preset) > WORK_TO_WAIT_FOR else 0
-    time = runs.wait_for_training_time(preset, seconds=patience)
+    time = runs.wait_for_training_time(preset, start_from=start_from, seconds=patience)
     if time is None or time == "pending":
         return "too long to estimate" if patience else ""
     return duration_range(time.low, time.high) if time.high > ASK_ABOVE_SECONDS else ""

@@ -10,6 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from core.config import ConfigError, Preset, load_preset, read_preset
+from core.runs import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError, UnavailableError
 from ui.components.bench import bench
@@ -20,8 +21,16 @@ from ui.events import QUIET
 from ui.forms import import_model, own_data, preset_form
 from ui.forms.preset_form import Draft, Form, form_base
 from ui.forms.preset_list import first_preset, training_times
-from ui.run_info import settings_line
+from ui.run_info import can_open, settings_line
 from ui.updates import Updates, by_name
+
+FINE_TUNING = {
+    "training.optimizer": "adam",
+    "training.learning_rate": 5e-5,
+    "training.muon_learning_rate": 0.0,
+    "training.weight_decay": 0.0,
+}
+"""Settings that large models are usually fine-tuned with."""
 
 
 @dataclass(frozen=True)
@@ -117,11 +126,11 @@ def first_draft(runs: VisitorRuns, run: str | None, kept: str | None = None) -> 
     if kept:
         with suppress(LabError):  # of another version, or the server no longer has its pairs
             start = read_preset(kept, name="kept")
-            runs.pairs_of(start)
+            runs.new_run(start)
             return Draft(base := form_base(start), start, edition=1, picked=base.name)
     chosen = None if run is None else runs[run]
     is_own = chosen is not None and not chosen.info.shipped and _is_trainable(chosen.preset)
-    start = chosen.preset if chosen is not None and is_own else first_preset()
+    start = _from_scratch(chosen.preset) if chosen is not None and is_own else first_preset()
     base = form_base(start)
     return Draft(base, start, edition=1, picked=base.name, is_first=True)  # a choice made meanwhile is newer
 
@@ -141,17 +150,39 @@ def picked_draft(picked: Any, draft: Draft) -> Draft:
 
 
 def reused_draft(runs: VisitorRuns, run: str | None, draft: Draft) -> Draft:
-    """Return a draft that opens with the settings of the current run.
+    """Return a draft that opens with the settings of the current run, and with the run that it began from, if any.
+
+    Of a model of another program, the settings are those of the model. They replace those of a draft for own pairs,
+    which then begins with its weights, and learns slowly, since the model has learned already.
 
     Raises:
-        UnavailableError: the run's model was imported from another program.
+        UnavailableError: the model was imported from another program, and the draft is not for own pairs of subwords.
     """
     if not run:
         return draft
     chosen = runs[run]
-    if not _is_trainable(chosen.preset):
-        raise UnavailableError(f"{chosen.title} was imported from another program, with nothing here to train it on")
-    return draft.next(chosen.preset)
+    if _is_trainable(chosen.preset):
+        return draft.next(_from_scratch(chosen.preset), start_from=_start_of(runs, chosen))
+    if not (draft.start.task.family == "own-pairs" and draft.start.task.has_subwords):
+        raise UnavailableError(
+            f"{chosen.title} was imported from another program, with nothing here to train it on: open your own pairs "
+            "first, with subword as their tokens, then copy its settings to train it on them"
+        )
+    changes = {f"model.{field}": value for field, value in chosen.preset.model.model_dump().items()}
+    changes |= {"task.joint_vocabulary": chosen.preset.task.shared_vocabulary} | FINE_TUNING
+    start = draft.start.with_changes(changes)
+    return draft.next(start, base=start, start_from=run)
+
+
+def _start_of(runs: VisitorRuns, run: Run) -> str:
+    """Return the name of the run that a run began from; "" if there is none, or the visitor cannot read it."""
+    name = run.info.start.run if run.info.start else ""
+    return name if name and can_open(runs, name) else ""
+
+
+def _from_scratch(preset: Preset) -> Preset:
+    """Return a preset with the vocabularies of its own pairs, instead of those of the run that it began from."""
+    return preset.with_changes({"task.vocabulary": ""}) if preset.task.inherited_vocabulary else preset
 
 
 def _is_trainable(preset: Preset) -> bool:

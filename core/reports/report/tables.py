@@ -46,6 +46,7 @@ def run_table(run: ReportedRun) -> Rows:
         ["how items are drawn", loaded.task.sampling],
         ["model", preset.model.family],
         ["parameters", f"{count_parameters(loaded.model):,}"],
+        ["began with", f"the weights of {info.start.text}" if info.start else "random weights"],
         ["weights", f"{loaded.kind}, after step {loaded.step:,} of {config.steps:,}"],
         ["training sequences seen", seen],
         ["training time", training_time(info.seconds)],

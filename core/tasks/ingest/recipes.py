@@ -35,7 +35,8 @@ def preset_for(result: IngestResult, *, name: str, like: Preset | None = None) -
     """Return a preset for imported pairs, with a model and training that fit their number or are those of a preset.
 
     Args:
-        like: that preset; its model reads longer sequences if the pairs have some.
+        like: that preset; its model reads longer sequences if the pairs have some. If it shares the embeddings of both
+            sides, subwords have one vocabulary for both.
 
     Raises:
         ConfigError: the model of ``like`` cannot learn these pairs.
@@ -45,6 +46,8 @@ def preset_for(result: IngestResult, *, name: str, like: Preset | None = None) -
     if like is not None:
         model, training = like.model.model_dump(), like.training.model_dump()
         model["max_seq_len"] = max(positions, like.model.max_seq_len)
+        if task.has_subwords and model.get("tie_embeddings") == "all":
+            task = task.model_copy(update={"joint_vocabulary": True})
     else:
         model, training = _for_sentences(result, result.subwords) if result.subwords else _for_sequences(result)
         model = {"family": "transformer", "norm": "pre", "num_heads": 4, "max_seq_len": positions} | model

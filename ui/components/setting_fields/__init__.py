@@ -21,6 +21,7 @@ class SubmittedFields(BaseModel):
     Attributes:
         edition: of the draft that the fields were opened with.
         values: by key, such as ``training.steps``; None in an empty number field.
+        start_from: name of the run whose weights are chosen to begin with; "" for random ones.
         kept: the form as YAML before the page was reloaded, if ``WITH_KEPT`` has added it.
     """
 
@@ -28,6 +29,7 @@ class SubmittedFields(BaseModel):
 
     edition: int
     values: dict[str, bool | int | float | str | None] = {}
+    start_from: str = ""
     kept: str = ""
 
 
@@ -37,6 +39,8 @@ def setting_fields(value: dict[str, Any]) -> gr.HTML:
     Value: ``{"edition": n, "sections": [{"name", "label", "fields": [{"key", "id", "name", "kind", "options", "hint",
     "invalid"}]}]}``, where ``kind`` is number, text, choice or check. With ``"values": {key: value}`` it opens the
     fields; without, it only changes labels and hints, unless the fields were opened with another edition meanwhile.
+    ``"starts": [{"name", "title", "reason"}]`` are the runs to start from, with the reason where one does not fit;
+    ``"start_from": name`` chooses one when the fields are opened.
     ``"kept": text`` is kept for a reload of the page, "" to forget it. The browser sends ``SubmittedFields``.
     Event: ``.input(fn)``, after the visitor changed a value.
     """

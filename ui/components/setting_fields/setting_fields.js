@@ -1,4 +1,5 @@
-// The fields of the preset form. The values are here, and are sent with every event that reads the form.
+// The fields of the preset form, and which run's weights to start from. The values are here, and are sent with every
+// event that reads the form.
 // Event: 'input', after the visitor changed a value.
 
 import { make, partsOf, setText, uniqueName } from "../../web/dom.js";
@@ -8,10 +9,12 @@ export function mount({ element, trigger, props, watch }) {
   const sections = new Map(); // { label, fields, key } by name; an opened section stays open
   const fields = new Map(); // { read, write, hint } by key, of the open preset
   let edition = null;
+  let starts = []; // { name, title, reason } of the runs to start from
+  let chosen = ""; // name of one of them
 
   function submit() {
     const values = Object.fromEntries([...fields].map(([key, { read }]) => [key, read()]));
-    props.value = { edition, values };
+    props.value = { edition, values, start_from: chosen };
   }
 
   function changed() {
@@ -94,16 +97,45 @@ export function mount({ element, trigger, props, watch }) {
     }
   }
 
+  /** Show the runs to start from; those that do not fit cannot be chosen, and say why. */
+  function showStarts() {
+    const select = part("start-run");
+    const option = ({ name, title, reason }) =>
+      make("option", { value: name, disabled: Boolean(reason) }, title + (reason ? ": " + reason : ""));
+    const group = (label, listed) => (listed.length ? make("optgroup", { label }, ...listed.map(option)) : null);
+    const groups = [
+      group("the best weights of a run", starts.filter((each) => !each.reason)),
+      group("runs that do not fit", starts.filter((each) => each.reason)),
+    ];
+    if (!starts.some((each) => each.name === chosen)) chosen = "";
+    select.replaceChildren(make("option", { value: "" }, "random weights"), ...groups.filter(Boolean));
+    select.value = chosen;
+    const reason = starts.find((each) => each.name === chosen)?.reason;
+    const about = chosen ? "its best weights; optimizer and schedule start anew" : "or the best weights of a run, to fine-tune it";
+    setText(part("start-hint"), reason ? "✗ " + reason : about);
+    part("start").classList.toggle("invalid", Boolean(reason));
+    part("start").hidden = !starts.length;
+  }
+
+  part("start-run").addEventListener("change", (event) => {
+    chosen = event.target.value;
+    showStarts();
+    changed();
+  });
+
   /** Take a value from Python. What is typed meanwhile is newer than the answer to what was typed before. */
   function applyValue() {
-    const { sections: described, values, kept, edition: opened } = props.value ?? {};
-    if (!described?.length) return; // it is from here
+    const { sections: described, values, kept, edition: opened, starts: listed, start_from } = props.value ?? {};
+    if (!described?.length && !listed) return; // it is from here
+    if (listed && (values || opened === edition)) starts = listed;
     if (values) {
       edition = opened;
+      chosen = start_from ?? "";
       makeFields(described);
       for (const [key, value] of Object.entries(values)) fields.get(key).write(value);
     }
-    if (opened === edition) {
+    showStarts();
+    if (described && opened === edition) {
       describe(described);
       if (kept !== undefined) keep(kept);
     }
