@@ -14,8 +14,8 @@ from tqdm import tqdm
 from core.cli.arguments import pairs_from, preset_from, recorded_command
 from core.cli.signals import stopped_by_signals
 from core.config import Preset
+from core.evaluation.headline import bleu_name_of, headline_of
 from core.evaluation.significance import Spread
-from core.evaluation.translation_quality import bleu_name_of
 from core.runs import DEFAULT_ROOT, RunError, RunFolder
 from core.runs.logs import check_logs
 from core.runs.training import Training, training
@@ -190,25 +190,38 @@ def _line(event: EvaluationEvent, state: TrainingState) -> str:
     parts.append(f"validation loss {figures.loss:6.4f}")
     if figures.free_running_loss is not None:
         parts.append(f"free-running {figures.free_running_loss:6.4f}")
-    if figures.bleu is not None and figures.chrf is not None:
-        name = bleu_name_of(state.task.bleu_tokenizer or "")
-        parts.append(f"{name} {figures.bleu:5.1f}  chrF {figures.chrf:5.1f}")
-    parts.append(f"exact match {figures.exact_match:6.1%}")
+    parts += _scores(event, state)
     parts += [f"{name} {value:6.4f}" for name, value in figures.metrics.items()]
     return "  ".join([*parts, "best so far"] if event.is_best else parts)
 
 
+def _scores(event: EvaluationEvent, state: TrainingState) -> list[str]:
+    """Format the figures that decide, the first first; chrF follows BLEU, and exact match ends the line."""
+    figures, parts = event.evaluation, []
+    for each in figures.figures(state.task):
+        if each.measure == "bleu":
+            parts.append(f"{each.name} {each.value:5.1f}  chrF {figures.chrf:5.1f}")
+        elif each.measure == "perplexity":
+            parts.append(f"{each.name} {each.value:6.2f}")
+        else:
+            parts.append(f"{each.name} {each.value:6.1%}")
+    if not any(part.startswith("exact match") for part in parts):
+        parts.append(f"exact match {figures.exact_match:6.1%}")
+    return parts
+
+
 def _summary(name: str, preset: Preset, state: TrainingState, status: str) -> dict[str, Any]:
-    last = state.last_evaluation
+    last, tokenizer = state.last_evaluation, headline_of(state.task).bleu_tokenizer
     return {
         "run": name,
         "status": status,
         "preset": preset.name,
         "parameters": sum(parameter.numel() for parameter in state.model.parameters()),
         "sequences": last.sequences if last else 0,
+        "headline": [figure.model_dump() for figure in last.figures(state.task)] if last else [],
         "exact_match": last.exact_match if last else None,
         "token_accuracy": last.token_accuracy if last else None,
-        "bleu_name": state.task.bleu_tokenizer and bleu_name_of(state.task.bleu_tokenizer),
+        "bleu_name": tokenizer and bleu_name_of(tokenizer),
         "bleu": last.bleu if last else None,
         "chrf": last.chrf if last else None,
         "loss": last.loss if last else None,

@@ -16,13 +16,14 @@ from core.evaluation.metrics import METRICS
 from core.runs.folder import RunFolder
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import is_installed, needs_package
+from core.training.history import ERROR_COLUMNS, QUALITY_COLUMNS
 from core.training.loop import EvaluationEvent, Event, StepEvent
 from core.training.state import TrainingState
 
 PROJECT = "attention-lab"
 CSV_FILE, TENSORBOARD_FOLDER = "log.csv", "tensorboard"
 _STEP_VALUES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second")
-_EVALUATION_VALUES = ("loss", "token_accuracy", "exact_match", "free_running_loss", "bleu", "chrf")
+_EVALUATION_VALUES = ("loss", "token_accuracy", "exact_match", "free_running_loss", *QUALITY_COLUMNS, *ERROR_COLUMNS)
 _logger = logging.getLogger(__name__)
 
 

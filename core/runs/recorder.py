@@ -13,7 +13,7 @@ import torch
 
 from core.config import preset_to_yaml
 from core.evaluation.accuracy import Evaluation
-from core.evaluation.translation_quality import bleu_name_of
+from core.evaluation.headline import bleu_name_of, headline_of
 from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
@@ -235,6 +235,8 @@ class Recorder:
                 "best_step": state.best_step if state.best_step >= 0 else None,
                 "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
                 "quality": run_quality(state.last_evaluation, state.task),
+                "headline": state.last_evaluation.figures(state.task) if state.last_evaluation else (),
+                "without_bleu": headline_of(state.task).without_bleu,
                 "validation": _validation_figures(self.history.evaluation_at(state.best_step)),
                 "sequences_seen": state.sequences_seen,
                 "seconds": round(state.seconds, 3),
@@ -305,6 +307,7 @@ def _facts(event: EvaluationEvent, state: TrainingState, provenance: Provenance)
         facts["confidence_threshold"] = event.evaluation.confidence_threshold
     if quality := run_quality(event.evaluation, state.task):
         facts["quality"] = quality.model_dump()
+    facts["headline"] = [figure.model_dump() for figure in event.evaluation.figures(state.task)]
     if state.task.subwords:
         facts["subwords"] = state.task.subwords.model_dump_json()
     return facts

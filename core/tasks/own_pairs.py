@@ -23,7 +23,7 @@ _EXAMPLES = 4
 _EXAMPLE = "This is a test."  # without pairs, if the preset suggests nothing
 # The third column of the file; training pairs have none.
 _MARKS: dict[str, int] = {name: index for index, name in enumerate(SPLITS)}
-_TEXT_KINDS = {"word", "subword"}  # tokens of text, which has BLEU; characters and symbols may be phones, say
+_TEXT_KINDS = {"word", "subword"}  # tokens of text; characters and symbols may be phones, say
 
 
 class OwnPairs(PairTask):

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
 FREE_RUNNING_LOSS = "free_running_loss"  # an additional column of evaluations, if the preset measures it
-QUALITY_COLUMNS = ("bleu", "chrf")  # additional columns of evaluations, if the task is a translation
+QUALITY_COLUMNS = ("bleu", "chrf")  # additional columns of evaluations, if the answers have BLEU
+ERROR_COLUMNS = ("error_rate", "token_error_rate")  # additional columns of evaluations, if an error rate decides
+OPTIONAL_COLUMNS = (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, *ERROR_COLUMNS)
 METRICS_COLUMN = "metrics"  # an additional entry of evaluations: a plugin's metrics by name
 MAX_POINTS = 8_000  # approximate number of kept rows of steps; a shorter run keeps all of them
 RESERVED_COLUMNS = (  # no names of metrics
     *POINT_COLUMNS,  # ``History.table`` joins both series
     *EVALUATION_COLUMNS,
-    FREE_RUNNING_LOSS,
-    *QUALITY_COLUMNS,
+    *OPTIONAL_COLUMNS,
     METRICS_COLUMN,
 )
 _MAX_METRICS = 64  # of one evaluation that are read from a file
@@ -59,7 +60,7 @@ _SERIES: dict[SeriesName, _Series] = {
     "points": _Series(POINT_COLUMNS, (), ((min, 1), (max, 1), (max, 3)), 400),
     "evaluations": _Series(
         EVALUATION_COLUMNS,
-        (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS_COLUMN),
+        (*OPTIONAL_COLUMNS, METRICS_COLUMN),
         ((min, 1), (max, 1), (min, 3), (max, 3)),
         200,
     ),
@@ -96,7 +97,7 @@ class History:
         if isinstance(event, EvaluationEvent):
             name, metrics = "evaluations", event.evaluation
             values: tuple[float | None, ...] = (metrics.loss, metrics.token_accuracy, metrics.exact_match)
-            values += (metrics.free_running_loss, metrics.bleu, metrics.chrf)
+            values += tuple(getattr(metrics, name) for name in OPTIONAL_COLUMNS)
             further: Row = ({name: _rounded(value, 6) for name, value in metrics.metrics.items()} or None,)
         else:
             name, values, further = "points", (event.loss, event.learning_rate, event.gradient_norm), ()
@@ -122,8 +123,7 @@ class History:
     def evaluations(self, *, since: int = -1) -> dict[str, list]:
         """Return the ``EVALUATION_COLUMNS`` of evaluations after step ``since``: {column: values}.
 
-        There are also the columns ``FREE_RUNNING_LOSS`` and ``QUALITY_COLUMNS``, and one per metric of a plugin, if an
-        evaluation has them.
+        There are also the ``OPTIONAL_COLUMNS``, and one per metric of a plugin, if an evaluation has them.
         """
         columns = _as_columns("evaluations", self._after("evaluations", since))
         by_evaluation = [metrics or {} for metrics in columns.pop(METRICS_COLUMN, [])]

@@ -142,7 +142,7 @@ def _record_of(run: Run) -> dict[str, Any]:
         "steps": run.preset.training.steps,
         "best_step": info.best_step,
         "exact_match": info.exact_match,
-        "quality": info.quality and info.quality.model_dump(),
+        "headline": [figure.model_dump() for figure in info.figures],
         "points": history.points(),
         "evaluations": evaluations,
         "replay": [

@@ -23,6 +23,8 @@ const GLOSSARY = {
   "residual stream": "The vector of each token that runs through all layers.\nEach sublayer adds its output to it.",
   BLEU: "How many runs of 1 to 4 words a translation shares with the reference, 0 to 100.\nFew translations equal the reference; above 50 is very close.",
   "character BLEU": "BLEU with characters instead of words, 0 to 100.\nFor languages and spellings that spaces do not split.",
+  "error rate": "The share of answers that equal none of the references of their input.\nAn input may have several correct answers.",
+  "token error rate": "Tokens to insert, delete or replace to get the nearest reference, per token of it.\nAn answer with one wrong token of twenty counts 5 %.",
   chrF: "How many runs of 1 to 6 characters a translation shares with the reference, 0 to 100.\nUnlike BLEU, it credits a word with another ending.",
   "gold alignment": "The source token that the correct output token comes from, as the task defines it.\nA head that attends there reads what it should; dashed frames mark it.",
   d_model: "The number of values in the vector of each token.\nEvery layer reads and writes vectors of this size.",

@@ -11,7 +11,7 @@ from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
 from core.interpret.trained import Trained
 from core.models import count_parameters
-from core.reports.formatting import percent, training_time
+from core.reports.formatting import headline_value, percent, training_time
 from core.reports.report.measurements import ReportMeasurements
 from core.runs import RunInfo
 
@@ -60,6 +60,7 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
     exact = int(sequences.is_exact.sum())
     rows = [
         ["metric", "value"],
+        *([each.name, headline_value(each)] for each in measurements.figures if each.measure != "exact_match"),
         [
             "exact match, each input decoded separately",
             f"{percent(measurements.exact_match_unpadded)} ({exact:,} of {evaluation.sequences:,})",

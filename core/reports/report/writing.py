@@ -55,7 +55,7 @@ class Report:
         markdown: the whole report; it refers to the figures by file name.
         html: the whole report as one page, figures embedded.
         figures: PNG files by name; ``attention_heatmap.png`` is missing for a model without cross-attention,
-            ``accuracy_by_length.png`` for a translation.
+            ``accuracy_by_length.png`` if BLEU decides.
         metrics: the main metrics as JSON-compatible data, and the weights that they belong to.
     """
 
@@ -102,9 +102,10 @@ def write_report(run: Run, *, sequences: int) -> Report:
     translation = translation_section(loaded.model, loaded.task, pairs, measurements)
     example = loaded.decode(loaded.task.source_text(_median_length_input(measurements)))
     head = best_head(measurements)
-    curve = None if translation else accuracy_by_length(loaded.model, loaded.task)
+    headline = measurements.headline
+    curve = None if headline.is_bleu_first else accuracy_by_length(loaded.model, loaded.task)
     figures = _draw_figures(
-        history, curve, example, head, bleu_name=translation.greedy.bleu_name if translation else ""
+        history, curve, example, head, bleu_name=headline.names["bleu"] if headline.is_bleu_first else ""
     )
     failures = measurements.sequences[~measurements.sequences.is_exact]
     summary = verdict(measurements)
@@ -116,6 +117,8 @@ def write_report(run: Run, *, sequences: int) -> Report:
         "description": loaded.preset.description,
         "run_table": run_table(reported),
         "translation": translation,
+        "is_bleu_first": headline.is_bleu_first,
+        "without_bleu": headline.without_bleu,
         "metrics": metrics_table(measurements, reported),
         "by_length": by_length_table(measurements),
         "other_lengths": other_lengths_table(curve),
@@ -185,6 +188,7 @@ def _metrics(run: ReportedRun, measurements: ReportMeasurements, summary: str) -
         "loss": evaluation.loss,
         "metrics": evaluation.metrics,
         "ended_by_eos": measurements.stopped,
+        "headline": [figure.model_dump() for figure in measurements.figures],
         "summary": summary,
     }
 
@@ -197,7 +201,7 @@ def _draw_figures(
     Args:
         example: the inspected example with the attention to draw.
         head: the head to draw.
-        bleu_name: for a translation, which has BLEU and chrF as metrics; "" for other tasks.
+        bleu_name: of a task whose answers are judged by BLEU; "" for other tasks.
     """
     # Imported here because matplotlib takes half a second to import, which the page's start-up should not pay.
     from core.reports.plotting import (

@@ -94,8 +94,7 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
     mine = runs.is_mine(request.run) and not info.shipped
     about = {
         "task": task.summary,
-        "exact_match": info.exact_match,
-        "quality": info.quality and info.quality.model_dump(),
+        "without_bleu": info.without_bleu,
         "shipped": info.shipped,
         "preset": run.preset.name,
         "student": "" if mine or info.shipped else nickname_of(runs, request.run),
