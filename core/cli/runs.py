@@ -41,6 +41,8 @@ def _described(folder: RunFolder) -> dict[str, Any]:
         "step": info.step,
         "steps": preset.training.steps,
         "exact_match": info.exact_match,
+        "train_exact_match": info.train_exact_match,
+        "train_token_accuracy": info.train_token_accuracy,
         "headline": [figure.model_dump() for figure in info.figures],
         "quality": info.quality and info.quality.model_dump(),
         "without_bleu": info.without_bleu,

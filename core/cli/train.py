@@ -191,6 +191,8 @@ def _line(event: EvaluationEvent, state: TrainingState) -> str:
     if figures.free_running_loss is not None:
         parts.append(f"free-running {figures.free_running_loss:6.4f}")
     parts += _scores(event, state)
+    if figures.train_exact_match is not None:
+        parts.append(f"on training pairs {figures.train_exact_match:6.1%}")
     parts += [f"{name} {value:6.4f}" for name, value in figures.metrics.items()]
     return "  ".join([*parts, "best so far"] if event.is_best else parts)
 
@@ -221,6 +223,8 @@ def _summary(name: str, preset: Preset, state: TrainingState, status: str) -> di
         "headline": [figure.model_dump() for figure in last.figures(state.task)] if last else [],
         "exact_match": last.exact_match if last else None,
         "token_accuracy": last.token_accuracy if last else None,
+        "train_exact_match": last.train_exact_match if last else None,
+        "train_token_accuracy": last.train_token_accuracy if last else None,
         "bleu_name": tokenizer and bleu_name_of(tokenizer),
         "bleu": last.bleu if last else None,
         "chrf": last.chrf if last else None,

@@ -37,6 +37,8 @@ class Evaluation:
         error_rate: share of the same outputs that equal none of the references of their source, 0-1; None unless an
             error rate is one of the figures that decide.
         token_error_rate: edits to the nearest references per token of them, see ``ErrorRates``; None as ``error_rate``.
+        train_token_accuracy, train_exact_match: the same two on a fixed sample of training pairs; None unless measured
+            by ``core.training.loop``.
         confidence_threshold: see ``core.evaluation.confidence``; None if few outputs are correct, or if it was not
             measured.
         metrics: metrics of plugins by name, of the same outputs; without those that were not measured.
@@ -51,6 +53,8 @@ class Evaluation:
     chrf: float | None = None
     error_rate: float | None = None
     token_error_rate: float | None = None
+    train_token_accuracy: float | None = None
+    train_exact_match: float | None = None
     confidence_threshold: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
 

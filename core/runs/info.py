@@ -43,6 +43,7 @@ class ValidationFigures(BaseModel):
         free_running_loss: None unless the preset has it measured.
         bleu, chrf: 0-100; None unless the answers have BLEU.
         error_rate, token_error_rate: None unless an error rate decides.
+        train_token_accuracy, train_exact_match: of a sample of training pairs, 0-1; None in older files.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -55,6 +56,8 @@ class ValidationFigures(BaseModel):
     chrf: float | None = None
     error_rate: float | None = None
     token_error_rate: float | None = None
+    train_token_accuracy: float | None = None
+    train_exact_match: float | None = None
 
 
 _Words = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ().,@+:_-]{0,99}$")]
@@ -175,6 +178,8 @@ class RunInfo(BaseModel):
         best_step: step of the evaluation with the lowest validation loss; None before the first evaluation.
         exact_match: share of validation sequences predicted entirely correctly at the last evaluation, 0 to 1; None
             before the first evaluation.
+        train_token_accuracy, train_exact_match: teacher-forced and free-running, on a fixed sample of training pairs at
+            that evaluation, 0 to 1; None before it, and in older files.
         quality: BLEU and chrF at that evaluation; None if the task's answers have no BLEU, and in older files.
         headline: the figures of that evaluation that decide how good the run is, see ``core.evaluation.headline``;
             empty before the first evaluation, and in older files. ``figures`` has those of older files too.
@@ -197,6 +202,8 @@ class RunInfo(BaseModel):
     step: int = 0
     best_step: int | None = None
     exact_match: float | None = None
+    train_token_accuracy: float | None = None
+    train_exact_match: float | None = None
     quality: RunQuality | None = None
     headline: HeadlineFigures = ()
     without_bleu: Annotated[str, Field(max_length=300)] = ""

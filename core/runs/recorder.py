@@ -233,10 +233,7 @@ class Recorder:
                 "parameters": count_parameters(state.model),
                 "step": state.step,
                 "best_step": state.best_step if state.best_step >= 0 else None,
-                "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
-                "quality": run_quality(state.last_evaluation, state.task),
-                "headline": state.last_evaluation.figures(state.task) if state.last_evaluation else (),
-                "without_bleu": headline_of(state.task).without_bleu,
+                **evaluation_fields(state.last_evaluation, state.task),
                 "validation": _validation_figures(self.history.evaluation_at(state.best_step)),
                 "sequences_seen": state.sequences_seen,
                 "seconds": round(state.seconds, 3),
@@ -270,6 +267,18 @@ def mark_failed(folder: RunFolder) -> Iterator[None]:
         except (OSError, RunError):  # for example because of the full disk that was the reason
             _log.exception("%s: cannot be marked failed: %s", folder.path, message)
         raise
+
+
+def evaluation_fields(evaluation: Evaluation | None, task: Task) -> dict[str, Any]:
+    """Return the fields of ``RunInfo`` that an evaluation changes."""
+    return {
+        "exact_match": evaluation.exact_match if evaluation else None,
+        "train_token_accuracy": evaluation.train_token_accuracy if evaluation else None,
+        "train_exact_match": evaluation.train_exact_match if evaluation else None,
+        "quality": run_quality(evaluation, task),
+        "headline": evaluation.figures(task) if evaluation else (),
+        "without_bleu": headline_of(task).without_bleu,
+    }
 
 
 def run_quality(evaluation: Evaluation | None, task: Task) -> RunQuality | None:

@@ -25,7 +25,11 @@ EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match"
 FREE_RUNNING_LOSS = "free_running_loss"  # an additional column of evaluations, if the preset measures it
 QUALITY_COLUMNS = ("bleu", "chrf")  # additional columns of evaluations, if the answers have BLEU
 ERROR_COLUMNS = ("error_rate", "token_error_rate")  # additional columns of evaluations, if an error rate decides
-OPTIONAL_COLUMNS = (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, *ERROR_COLUMNS)
+TRAINING_COLUMNS = (
+    "train_token_accuracy",
+    "train_exact_match",
+)  # columns that older files lack
+OPTIONAL_COLUMNS = (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, *ERROR_COLUMNS, *TRAINING_COLUMNS)
 METRICS_COLUMN = "metrics"  # an additional entry of evaluations: a plugin's metrics by name
 MAX_POINTS = 8_000  # approximate number of kept rows of steps; a shorter run keeps all of them
 RESERVED_COLUMNS = (  # no names of metrics

@@ -42,6 +42,8 @@ def test_runs_are_listed_with_their_titles_the_latest_first(lab):
         "step": 4,
         "steps": 8,
         "exact_match": 0.25,
+        "train_exact_match": None,
+        "train_token_accuracy": None,
         "headline": [{"measure": "exact_match", "name": "exact match", "value": 0.25}],
         "without_bleu": "",
         "quality": None,

@@ -23,6 +23,7 @@ const GLOSSARY = {
   "residual stream": "The vector of each token that runs through all layers.\nEach sublayer adds its output to it.",
   BLEU: "How many runs of 1 to 4 words a translation shares with the reference, 0 to 100.\nFew translations equal the reference; above 50 is very close.",
   "character BLEU": "BLEU with characters instead of words, 0 to 100.\nFor languages and spellings that spaces do not split.",
+  "training pairs": "The accuracy on a fixed sample of pairs that the model trains on, at most 64.\nFar above that of validation inputs, the model has memorized its pairs.",
   "error rate": "The share of answers that equal none of the references of their input.\nAn input may have several correct answers.",
   "token error rate": "Tokens to insert, delete or replace to get the nearest reference, per token of it.\nAn answer with one wrong token of twenty counts 5 %.",
   chrF: "How many runs of 1 to 6 characters a translation shares with the reference, 0 to 100.\nUnlike BLEU, it credits a word with another ending.",

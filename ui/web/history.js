@@ -1,7 +1,7 @@
 // The metrics of one run for the charts: columns of equal length, ordered by step.
 
 /** The metrics that only some runs have. */
-export const FURTHER = ["free_running_loss", "bleu", "chrf", "error_rate", "token_error_rate"];
+export const FURTHER = ["free_running_loss", "bleu", "chrf", "error_rate", "token_error_rate", "train_token_accuracy", "train_exact_match"];
 
 /**
  * An empty history. `points` has rows of training steps, `evaluations` of evaluations: all in a short run, otherwise

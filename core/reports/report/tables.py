@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from core.config.listing import describe_changes, shipped_preset
+from core.evaluation.accuracy import Evaluation
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
 from core.interpret.trained import Trained
@@ -24,11 +25,13 @@ class ReportedRun:
 
     Attributes:
         train_loss: loss of these weights on the fixed training set, nats per token; None without such a set.
+        training: the same weights evaluated on training pairs; None if none is known.
     """
 
     loaded: Trained
     info: RunInfo
     train_loss: float | None
+    training: Evaluation | None
 
 
 def run_table(run: ReportedRun) -> Rows:
@@ -68,6 +71,7 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
         ["exact match, in padded batches", percent(evaluation.exact_match)],
         ["outputs that end with EOS", percent(measurements.stopped)],
         ["token accuracy", percent(evaluation.token_accuracy)],
+        *_on_training_pairs(run.training),
         ["loss, nats per token", f"{evaluation.loss:.4f}"],
         ["perplexity", f"{evaluation.perplexity:.4f}"],
     ]
@@ -77,6 +81,17 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
     if run.train_loss is not None:
         rows.append(["loss of the same weights on the training set", f"{run.train_loss:.4f}"])
     return rows
+
+
+def _on_training_pairs(training: Evaluation | None) -> Rows:
+    """Return the accuracies on training pairs, beside which those on held-out inputs show what was memorized."""
+    if training is None:
+        return []
+    on = f"on {training.sequences:,} training pairs, in padded batches"
+    return [
+        [f"exact match {on}", percent(training.exact_match)],
+        [f"token accuracy {on}", percent(training.token_accuracy)],
+    ]
 
 
 def by_length_table(measurements: ReportMeasurements) -> Rows:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.evaluation.accuracy import score_references
+from core.evaluation.accuracy import Evaluation, evaluate, score_references
 from core.evaluation.by_length import AccuracyByLength, accuracy_by_length
 from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import HeadScore
@@ -32,7 +32,7 @@ from core.reports.report.translation_section import translation_section
 from core.runs.run import Run
 from core.storage.atomic import write_atomically
 from core.storage.errors import LabError
-from core.tasks import fixed_pairs
+from core.tasks import fixed_pairs, training_sample
 from core.text.pieces import piece_name, sentence_of
 from core.training.history import History
 
@@ -93,9 +93,9 @@ def write_report(run: Run, *, sequences: int) -> Report:
     """
     loaded = run.trained()
     training = _training_outcome(loaded, run)
-    reported = ReportedRun(loaded, run.info, training.train_loss)
     history = run.history
     pairs = fixed_pairs(loaded.task, sequences, split="test")
+    reported = ReportedRun(loaded, run.info, training.train_loss, _on_training_pairs(loaded, len(pairs)))
     measurements = measure(
         loaded.model, loaded.task, pairs, free_running_loss=loaded.preset.training.free_running_validation
     )
@@ -151,6 +151,14 @@ def _training_outcome(loaded: Trained, run: Run) -> TrainingOutcome:
     return TrainingOutcome(info.step, config.steps, info.message, train_loss, math.log(len(loaded.task.tgt_vocab)))
 
 
+def _on_training_pairs(loaded: Trained, count: int) -> Evaluation | None:
+    """Evaluate the model on as many training pairs; None for an imported one, whose training pairs are not known."""
+    if loaded.preset.task.family == "imported":
+        return None
+    sequences = loaded.preset.training.training_sequences
+    return evaluate(loaded.model, training_sample(loaded.task, count, training_sequences=sequences))
+
+
 def _why_no_attention(measurements: ReportMeasurements) -> str:
     """Return why the attention section has no head to show."""
     if measurements.steps.empty:
@@ -185,6 +193,8 @@ def _metrics(run: ReportedRun, measurements: ReportMeasurements, summary: str) -
         "exact_match": evaluation.exact_match,
         "exact_match_unpadded": measurements.exact_match_unpadded,
         "token_accuracy": evaluation.token_accuracy,
+        "train_exact_match": run.training and run.training.exact_match,
+        "train_token_accuracy": run.training and run.training.token_accuracy,
         "loss": evaluation.loss,
         "metrics": evaluation.metrics,
         "ended_by_eos": measurements.stopped,

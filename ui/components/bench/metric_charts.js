@@ -16,6 +16,7 @@ const LOSS_SERIES = [
 ];
 const TOKENS = { key: "tokens", label: "tokens, teacher-forced", color: "--faint", width: 1.6, dash: [5, 4] };
 const FIRST = { color: "--validation", width: 2.4 };
+const ON_TRAINING = { key: "train", color: "--train", width: 1.4, alpha: 0.6 };
 const SECOND = { color: "--train", width: 1.6 };
 const CHRF = { measure: "chrf", name: "chrF" };
 const EXACT_MATCH = { measure: "exact_match", name: "exact match" };
@@ -38,6 +39,7 @@ const asShares = (scores) => scores.map((score) => (score == null ? null : score
 const scoreText = (share) => (share == null ? "–" : (100 * share).toFixed(1));
 
 export function metricCharts(element, part) {
+  let showsTraining = true; // whether the line of training pairs is shown
   let shown = [EXACT_MATCH]; // the figures that decide, the first of them in large
   const chart = (name, options) => {
     const box = part(name + "-plot");
@@ -67,7 +69,8 @@ export function metricCharts(element, part) {
       loss: () => "train " + number("raw") + ", validation " + number("validation")
         + (values.own == null ? "" : ", own output " + number("own")),
       accuracy: () => [...shown.filter(isShare).map(({ measure, name }) => (LABELS[measure] ?? name) + " "
-        + (SCORES.includes(measure) ? scoreText(values[measure]) : formatPercent(values[measure]))), "tokens " + formatPercent(values.tokens)].join(", "),
+        + (SCORES.includes(measure) ? scoreText(values[measure]) : formatPercent(values[measure]))), "tokens " + formatPercent(values.tokens),
+        ...(values.train == null ? [] : ["training pairs " + formatPercent(values.train)])].join(", "),
       rate: () => number("rate"),
       norm: () => number("norm"),
     };
@@ -88,7 +91,10 @@ export function metricCharts(element, part) {
     if (shown.length === 1 && shown[0].measure === "bleu") shown = [shown[0], CHRF];
     const lines = shown.filter(isShare);
     const series = lines.map(({ measure, name }, at) => ({ ...(at ? SECOND : FIRST), key: measure, label: LABELS[measure] ?? name }));
-    charts.accuracy.setSeries([TOKENS, ...series.reverse()]);
+    const hasTraining = isMeasured(feed.metrics, trainingColumn());
+    part("train-key").hidden = !hasTraining;
+    const onTraining = hasTraining && showsTraining ? [{ ...ON_TRAINING, label: "training pairs" }] : [];
+    charts.accuracy.setSeries([TOKENS, ...onTraining, ...series.reverse()]);
     const [{ measure, name }, second] = shown;
     setText(part("accuracy-title"), TITLES[measure] ?? "Accuracy");
     setText(part("quality-key"), LABELS[measure] ?? name);
@@ -102,6 +108,9 @@ export function metricCharts(element, part) {
       if (header) setText(part(header), each.name);
     }
   }
+
+  /** The accuracy on training pairs to compare with what is shown: of whole answers, or else of tokens. */
+  const trainingColumn = () => (shown[0].measure === "exact_match" ? "train_exact_match" : "train_token_accuracy");
 
   /** The first of the figures that decide at the shown step, as text. */
   function decidingText() {
@@ -130,7 +139,7 @@ export function metricCharts(element, part) {
       },
     });
     showMeasures(feed.latest?.headline ?? []);
-    const answers = { tokens: evaluations.token_accuracy };
+    const answers = { tokens: evaluations.token_accuracy, train: evaluations[trainingColumn()] };
     for (const { measure } of shown.filter(isShare)) {
       answers[measure] = SCORES.includes(measure) ? asShares(evaluations[measure]) : evaluations[measure];
     }
@@ -146,6 +155,11 @@ export function metricCharts(element, part) {
     setText(part("accuracy-now"), decidingText());
   }
 
+  part("train-key").addEventListener("click", () => {
+    showsTraining = !showsTraining;
+    part("train-key").setAttribute("aria-pressed", String(showsTraining));
+    show();
+  });
   part("log").addEventListener("change", () => charts.loss.setLog(part("log").checked));
   part("smoothing").addEventListener("input", show);
   part("rates").addEventListener("toggle", show);

@@ -6,6 +6,7 @@ import { FURTHER, isMeasured } from "../../web/history.js";
 import { evaluationRows } from "../../web/history_rows.js";
 import { feed } from "../../web/run_feed.js";
 
+const SHARES = ["error_rate", "token_error_rate", "train_token_accuracy", "train_exact_match"];
 const MAX_ROWS = 200;
 
 /** Returns a function that shows the table while it is open. */
@@ -19,7 +20,7 @@ export function metricsTable(element, part) {
     drawn = key;
     const further = FURTHER.filter((name) => isMeasured(feed.metrics, name));
     for (const header of element.querySelectorAll("th[data-name]")) header.hidden = !further.includes(header.dataset.name);
-    const formats = [String, formatNumber, formatNumber, ...further.map(() => formatNumber),
+    const formats = [String, formatNumber, formatNumber, ...further.map((name) => (SHARES.includes(name) ? formatPercent : formatNumber)),
       formatPercent, formatPercent, formatNumber, formatNumber];
     const notes = [feed.latest?.without_bleu];
     if (!rows.length) notes.push("No evaluation yet.");
