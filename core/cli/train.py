@@ -64,14 +64,21 @@ def run(options: argparse.Namespace) -> int:
 def train_with_bar(run: Training) -> None:
     """Train with a progress bar on the terminal, if there is one, and print one line per evaluation.
 
+    A sentence is printed when the run begins to overfit.
+
     Stops after the update at which all processes agree to stop, see ``ProcessGroup.request_stop``.
     """
     state = run.state
     if notice := bug_notice(state.preset):
         print(notice)
+    overfits = ""
     with _bar(run.folder.name, state) as bar:
         for event in run:
             _show(event, state, bar)
+            if isinstance(event, EvaluationEvent):
+                known, overfits = overfits, run.history.overfitting(state.best_step)
+                if overfits and not known:
+                    bar.write(overfits, file=sys.stdout)
             if isinstance(event, StepEvent) and state.process_group.should_stop():
                 break
 
@@ -90,6 +97,8 @@ def report_end(run: Training, signals: Sequence[int]) -> tuple[dict[str, Any], i
     print(f"run {name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
         print(info.message, file=sys.stderr)
+    if overfits := run.history.overfitting(info.best_step):
+        print(overfits)
     codes: dict[str, int] = {"finished": 0, "failed": 1}
     stopped_by = signals[0] if signals else signal.SIGTERM  # without one, another process was told to stop
     return _summary(name, preset, run.state, info.status), codes.get(info.status, 128 + stopped_by)

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from core.evaluation.metrics import METRIC_NAME
 from core.storage.atomic import write_atomically
 from core.training.loop import EvaluationEvent, StepEvent
+from core.training.overfitting import SEVERAL, describe_overfitting
 from core.training.thinning import Extreme, Row, group_start, group_width, holds_all, step_of, thin
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ TRAINING_COLUMNS = (
     "train_exact_match",
 )  # columns that older files lack
 OPTIONAL_COLUMNS = (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, *ERROR_COLUMNS, *TRAINING_COLUMNS)
+TRAIN_LOSS = "train_loss"  # mean since the previous evaluation; None at the first one and in older files
 METRICS_COLUMN = "metrics"  # an additional entry of evaluations: a plugin's metrics by name
 MAX_POINTS = 8_000  # approximate number of kept rows of steps; a shorter run keeps all of them
 RESERVED_COLUMNS = (  # no names of metrics
     *POINT_COLUMNS,  # ``History.table`` joins both series
     *EVALUATION_COLUMNS,
     *OPTIONAL_COLUMNS,
+    TRAIN_LOSS,
     METRICS_COLUMN,
 )
 _MAX_METRICS = 64  # of one evaluation that are read from a file
@@ -64,7 +67,7 @@ _SERIES: dict[SeriesName, _Series] = {
     "points": _Series(POINT_COLUMNS, (), ((min, 1), (max, 1), (max, 3)), 400),
     "evaluations": _Series(
         EVALUATION_COLUMNS,
-        (*OPTIONAL_COLUMNS, METRICS_COLUMN),
+        (*OPTIONAL_COLUMNS, TRAIN_LOSS, METRICS_COLUMN),
         ((min, 1), (max, 1), (min, 3), (max, 3)),
         200,
     ),
@@ -102,7 +105,8 @@ class History:
             name, metrics = "evaluations", event.evaluation
             values: tuple[float | None, ...] = (metrics.loss, metrics.token_accuracy, metrics.exact_match)
             values += tuple(getattr(metrics, name) for name in OPTIONAL_COLUMNS)
-            further: Row = ({name: _rounded(value, 6) for name, value in metrics.metrics.items()} or None,)
+            named = {name: _rounded(value, 6) for name, value in metrics.metrics.items()}
+            further: Row = (_rounded(event.train_loss, 6), named or None)
         else:
             name, values, further = "points", (event.loss, event.learning_rate, event.gradient_norm), ()
         row = (event.step, *(_rounded(value, 6) for value in values), *further)
@@ -160,6 +164,16 @@ class History:
         del columns[METRICS_COLUMN]
         return columns
 
+    def overfitting(self, best_step: int | None) -> str:
+        """Return one sentence if the run is overfitting since its best step; see ``core.training.overfitting``."""
+        best = None if best_step is None else self.evaluation_at(best_step)
+        if best_step is None or best is None:
+            return ""
+        with self._lock:
+            last = [step_of(row) for row in self._rows["evaluations"][-SEVERAL:] if step_of(row) > best_step]
+        latest = [row for step in last if (row := self.evaluation_at(step))]
+        return describe_overfitting(best_step, best, latest)
+
     def chart(self, name: SeriesName, *, since: int = -1, width: int = 0) -> dict[str, Any]:
         """Return the rows that a chart has to replace and add to show a series, thinned.
 
@@ -187,7 +201,8 @@ class History:
             rows = rows[first:]
         shown = thin(rows, wanted, series.extremes, keep_first=first == 0)
         columns = _as_columns(name, shown)
-        columns.pop(METRICS_COLUMN, None)
+        for column in (METRICS_COLUMN, TRAIN_LOSS):  # the chart has all training losses
+            columns.pop(column, None)
         for column, values in columns.items():
             columns[column] = values if column == "step" else [_rounded(value, 5) for value in values]
         return {"width": wanted, "from": since // wanted * wanted if is_known else 0, "columns": columns}

@@ -63,7 +63,7 @@ class EndEvent:
 
     Attributes:
         reason: "finished", "diverged" (a loss or gradient is not finite) or "lost" (another process is gone).
-        message: what happened, for "diverged" and "lost".
+        message: what happened, for "diverged" and "lost", and for a run that finished before its last step.
     """
 
     step: int
@@ -76,7 +76,7 @@ TRAINING_SAMPLE = 64  # training pairs whose answers are measured at each evalua
 
 
 def train(state: TrainingState) -> Iterator[Event]:
-    """Train from the current step of ``state`` to the preset's last step.
+    """Train from the current step of ``state`` to the preset's last step, or until its ``patience`` is over.
 
     Updates ``state`` in place before each event. The model is evaluated before the first update, every
     ``evaluate_every`` updates and after the last one; with several processes only rank 0 evaluates.
@@ -100,6 +100,9 @@ def train(state: TrainingState) -> Iterator[Event]:
             give_back_freed_memory()  # of the caller's work, such as snapshots
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
+            return
+        if end := _early_end(state):
+            yield end
             return
         event = _update(state, batches)
         yield event
@@ -129,6 +132,22 @@ def _is_evaluation_step(state: TrainingState, step: int) -> bool:
     """Whether this process evaluates the model after ``step`` updates."""
     config = state.preset.training
     return (step % config.evaluate_every == 0 or step == config.steps) and state.process_group.rank == 0
+
+
+def _early_end(state: TrainingState) -> EndEvent | None:
+    """Return the end of a run whose patience is over at this step; only rank 0 evaluates, and it tells the others."""
+    config, step = state.preset.training, state.step
+    if not config.patience or step % config.evaluate_every:
+        return None
+    waited = (step - state.best_step) // config.evaluate_every if state.best_step >= 0 else 0
+    try:
+        is_over = state.process_group.any_of(waited >= config.patience, device=state.generator.device)
+    except LostWorkerError as error:
+        return EndEvent(step, "lost", f"step {step}: {error}; resume continues from here")
+    if not is_over:
+        return None
+    message = f"stopped early at step {step:,}: no better validation loss in {config.patience:,} evaluations"
+    return EndEvent(step, "finished", f"{message} after step {state.best_step:,}, whose weights are the best")
 
 
 def _evaluate(state: TrainingState, validation: Batch, sample: Batch) -> EvaluationEvent:

@@ -26,6 +26,8 @@ class TrainingOutcome:
         message: why training ended, if there is a message.
         train_loss: loss of these weights on the fixed training set, nats per token; None without such a set.
         guessing_loss: loss of a uniform guess: ln of the vocabulary size.
+        overfitting: see ``History.overfitting``.
+        stopped_early: whether it ended before its last step because its patience was over.
     """
 
     step: int
@@ -33,6 +35,8 @@ class TrainingOutcome:
     message: str
     train_loss: float | None
     guessing_loss: float
+    overfitting: str = ""
+    stopped_early: bool = False
 
 
 def verdict(measurements: ReportMeasurements) -> str:
@@ -103,6 +107,7 @@ def findings(measurements: ReportMeasurements, training: TrainingOutcome) -> lis
         _depends_on_length(measurements),
         _free_running_gap(measurements),
         _overfitting(measurements, training),
+        training.overfitting,
     ]
     return [sentence for sentence in sentences if sentence]
 
@@ -110,6 +115,8 @@ def findings(measurements: ReportMeasurements, training: TrainingOutcome) -> lis
 def _unfinished(training: TrainingOutcome) -> str:
     if training.step >= training.steps:
         return ""
+    if training.stopped_early:
+        return f"Training {training.message}; {training.steps:,} steps were planned."
     sentence = f"Training is not finished: {training.step:,} of {training.steps:,} steps are done."
     return f"{sentence} It ended because: {training.message}." if training.message else sentence
 

@@ -148,7 +148,15 @@ def _training_outcome(loaded: Trained, run: Run) -> TrainingOutcome:
     if config.training_sequences:
         count = min(config.training_sequences, MAX_TRAINING_SEQUENCES)
         train_loss = score_references(loaded.model, fixed_pairs(loaded.task, count, split="train")).loss
-    return TrainingOutcome(info.step, config.steps, info.message, train_loss, math.log(len(loaded.task.tgt_vocab)))
+    return TrainingOutcome(
+        step=info.step,
+        steps=config.steps,
+        message=info.message,
+        train_loss=train_loss,
+        guessing_loss=math.log(len(loaded.task.tgt_vocab)),
+        overfitting=run.history.overfitting(info.best_step),
+        stopped_early=bool(config.patience) and info.status == "finished" and info.step < config.steps,
+    )
 
 
 def _on_training_pairs(loaded: Trained, count: int) -> Evaluation | None:

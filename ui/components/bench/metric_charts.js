@@ -151,6 +151,8 @@ export function metricCharts(element, part) {
       charts.rate.setData({ ...range, cursor, note: empty(points), marks: [], lines: { rate: line(points.step, points.learning_rate) } });
       charts.norm.setData({ ...range, cursor, note: empty(points), marks: [], lines: { norm: line(points.step, points.gradient_norm) } });
     }
+    part("overfitting").hidden = !feed.latest?.overfitting;
+    setText(part("overfitting"), feed.latest?.overfitting ?? "");
     setText(part("loss-now"), formatNumber(evaluated("loss") ?? points.loss.at(-1)));
     setText(part("accuracy-now"), decidingText());
   }

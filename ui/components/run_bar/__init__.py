@@ -95,6 +95,7 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
     about = {
         "task": task.summary,
         "without_bleu": info.without_bleu,
+        "overfitting": run.history.overfitting(info.best_step),
         "shipped": info.shipped,
         "preset": run.preset.name,
         "student": "" if mine or info.shipped else nickname_of(runs, request.run),

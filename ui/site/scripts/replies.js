@@ -40,7 +40,7 @@ export async function feedOf(run, request) {
   const known = request.known_snapshots ? request.since_snapshot : -1;
   return {
     ...await progressOf(run), ...metricsSince(run, request),
-    task: facts.task.summary, without_bleu: "", shipped: run.shipped,
+    task: facts.task.summary, without_bleu: "", overfitting: "", shipped: run.shipped,
     preset: run.lab, trained_here: !run.shipped && run.status === "finished",
     stoppable: run.status === "training", resumable: !run.shipped && RESUMABLE.includes(run.status),
     poll_ms: run.status === "training" || run.status === "stopping" ? POLL_MS.training : POLL_MS.other,
