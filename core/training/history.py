@@ -170,8 +170,12 @@ class History:
         if best_step is None or best is None:
             return ""
         with self._lock:
-            last = [step_of(row) for row in self._rows["evaluations"][-SEVERAL:] if step_of(row) > best_step]
-        latest = [row for step in last if (row := self.evaluation_at(step))]
+            rows = self._rows["evaluations"]
+            after = rows[bisect_right(rows, best_step, key=step_of) :]
+        steps = [step_of(row) for row in after]
+        latest = [row for step in steps[-SEVERAL:] if (row := self.evaluation_at(step))]
+        if best_step == 0 and steps:  # no loss was measured before the first update
+            best |= {TRAIN_LOSS: (self.evaluation_at(steps[0]) or {}).get(TRAIN_LOSS)}
         return describe_overfitting(best_step, best, latest)
 
     def chart(self, name: SeriesName, *, since: int = -1, width: int = 0) -> dict[str, Any]:

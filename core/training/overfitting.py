@@ -14,7 +14,7 @@ def describe_overfitting(best_step: int, best: Evaluated, latest: Sequence[Evalu
 
     Args:
         best_step: training step of the best weights.
-        best: the evaluation of that step.
+        best: the evaluation of that step; that of step 0 with the training loss of the one after it.
         latest: the last ``SEVERAL`` evaluations, all after that step; fewer give "".
     """
     loss_name = "validation_loss" if best.get("free_running_loss") is None else "free_running_loss"

@@ -63,12 +63,19 @@ def test_the_sentence_is_made_of_the_measured_numbers(tmp_path):
         ((*RISING[:4], (1.38, 1.05)), 100),  # the training loss rises too
         ((*RISING[:4], (1.215, 0.61)), 100),  # the last one is as good as the best
         (((0.001, None), (0.0005, 0.5), (0.001, 0.1), (0.002, 0.01), (0.003, 0.001)), 100),  # a solved task
-        (((1.0, None), (1.2, 1.0), (1.3, 0.9), (1.4, 0.8), (1.5, 0.7)), 0),  # no training loss before the best step
         (RISING, None),
     ],
 )
 def test_it_is_silent_otherwise(losses, best):
     assert history_of(*losses).overfitting(best) == ""
+
+
+def test_a_run_that_never_gets_better_is_compared_with_its_first_training_loss():
+    history = history_of((1.0, None), (1.2, 0.9), (1.3, 0.8), (1.5, 0.25))
+    assert history.overfitting(0) == (
+        "The validation loss rose from 1.00 to 1.50 since step 0 while the training loss fell from 0.90 to 0.25: "
+        "the best weights are those of step 0."
+    )
 
 
 def test_the_loss_that_chooses_the_best_weights_is_named():
