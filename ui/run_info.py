@@ -29,8 +29,7 @@ def list_runs(runs: VisitorRuns) -> dict[str, Any]:
                 "shipped": info.shipped,
                 "step": info.step,
                 "steps": row.progress.steps,
-                "exact_match": info.exact_match,
-                "quality": info.quality and info.quality.model_dump(),
+                "headline": [figure.model_dump() for figure in info.figures],
                 "queue_position": row.progress.queue_position,
             }
         )
@@ -85,6 +84,7 @@ def progress_of(run: Run) -> dict[str, Any]:
         "steps_per_second": progress.steps_per_second,
         "seconds_left": progress.seconds_left,
         "best_step": progress.info.best_step,
+        "headline": [figure.model_dump() for figure in progress.info.figures],
         "queue_position": progress.queue_position,
         "seconds_to_start": progress.seconds_to_start,
     }

@@ -29,10 +29,17 @@ from core.storage.errors import InputError
 
 Rows = list[list[str]]
 C = TypeVar("C", Comparison, GroupComparison)
-_SHARES = {
+_METRICS = {
+    "loss": "loss",
     "token_accuracy": "teacher-forced tokens",
     "token_accuracy_free_running": "free-running tokens",
     "exact_match": "exact match",
+}
+_LAYOUTS = {  # of the metrics that are no shares
+    "loss": "{:.4f}".format,
+    "bleu": "{:.2f}".format,
+    "chrf": "{:.2f}".format,
+    "perplexity": "{:.4f}".format,
 }
 _PAIRS_IN_SENTENCES = 3  # more pairs are printed as a table
 
@@ -59,12 +66,15 @@ def run(options: argparse.Namespace) -> int:
         _print_table(_spreads(result))
     if result["translation"]:
         _print_translation(result["translation"])
+    if result["headline"]["without_bleu"]:
+        print(f"\n{result['headline']['without_bleu']}")
     _print_settings(result)
     print()
     if len(result["pairs"]) <= _PAIRS_IN_SENTENCES:
         print("\n".join(pair["in_words"] for pair in result["pairs"]))
     else:
-        _print_table(_quality_pairs(result) if result["translation"] else _pairs(result))
+        for each in result["headline"]["measures"]:
+            _print_table(_quality_pairs(result) if each["measure"] == "bleu" else _pairs(result))
     print("\n" + " ".join(result["cautions"]))
     if result["lengths"]:
         _print_lengths(result)
@@ -147,35 +157,39 @@ def _with_bar(events: Iterator[ComparisonProgress | C]) -> C:
 
 
 def _figures(result: dict[str, Any]) -> Rows:
-    rows = [["run", "weights", "parameters", "trained", *_score_names(result), "loss", *_SHARES.values()]]
+    columns = _columns(result)
+    rows = [["run", "weights", "parameters", "trained", *columns.values()]]
     for each in result["runs"]:
         weights, parameters = f"{each['weights']}, step {each['step']:,}", f"{each['parameters']:,}"
-        shares = [percent(each[name]) for name in _SHARES]
-        scores = [f"{each[name]:.2f}" for name in _scores(result)]
-        figures = [training_time(each["seconds"]), *scores, f"{each['loss']:.4f}"]
-        rows.append([each["title"], weights, parameters, *figures, *shares])
+        figures = [training_time(each["seconds"]), *(_LAYOUTS.get(name, percent)(each[name]) for name in columns)]
+        rows.append([each["title"], weights, parameters, *figures])
     return rows
 
 
 def _spreads(result: dict[str, Any]) -> Rows:
-    rows = [["settings of", "seeds", "trained", *_score_names(result), "loss", *_SHARES.values()]]
+    columns = _columns(result)
+    rows = [["settings of", "seeds", "trained", *columns.values()]]
     for group in result["groups"]:
         figures = group["figures"]
         seconds = _spread(figures["seconds"], "{:.1f}".format) + " s" if figures["seconds"]["mean"] else "–"
-        shares = [_spread(figures[name], percent, lambda sd: f"{100 * sd:.2f}") for name in _SHARES]
-        scores = [_spread(figures[name], "{:.2f}".format) for name in _scores(result)]
-        loss = _spread(figures["loss"], "{:.4f}".format)
-        rows.append([group["label"], str(group["n"]), seconds, *scores, loss, *shares])
+        cells = [
+            _spread(figures[name], _LAYOUTS[name])
+            if name in _LAYOUTS
+            else _spread(figures[name], percent, lambda sd: f"{100 * sd:.2f}")
+            for name in columns
+        ]
+        rows.append([group["label"], str(group["n"]), seconds, *cells])
     return rows
 
 
-def _scores(result: dict[str, Any]) -> list[str]:
-    """Return the names of the additional scores of translation runs."""
-    return ["bleu", "chrf"] if result["translation"] else []
-
-
-def _score_names(result: dict[str, Any]) -> list[str]:
-    return [result["translation"]["copying"]["bleu_name"], "chrF"] if result["translation"] else []
+def _columns(result: dict[str, Any]) -> dict[str, str]:
+    """Return the names of the metrics by their keys: what decides first, chrF after BLEU, then the others."""
+    columns: dict[str, str] = {}
+    for each in result["headline"]["measures"]:
+        columns[each["measure"]] = each["name"]
+        if each["measure"] == "bleu":
+            columns["chrf"] = "chrF"
+    return columns | {name: label for name, label in _METRICS.items() if name not in columns}
 
 
 def _print_translation(translation: dict[str, Any]) -> None:
@@ -189,10 +203,11 @@ def _print_translation(translation: dict[str, Any]) -> None:
 
 def _quality_pairs(result: dict[str, Any]) -> Rows:
     title_of = {each["run"]: each["title"] for each in result["runs"]}
-    columns = [[name, "95 % interval", "p"] for name in _score_names(result)]
+    names = (result["translation"]["copying"]["bleu_name"], "chrF")
+    columns = [[name, "95 % interval", "p"] for name in names]
     rows = [["first", "second", *columns[0], *columns[1]]]
     for pair in result["pairs"]:
-        cells = [[*pair["quality"][name]["points"], pair["quality"][name]["p"]] for name in _scores(result)]
+        cells = [[*pair["quality"][name]["points"], pair["quality"][name]["p"]] for name in ("bleu", "chrf")]
         rows.append([title_of[pair["first"]], title_of[pair["second"]], *cells[0], *cells[1]])
     return rows
 

@@ -4,6 +4,7 @@ import argparse
 import json
 import time
 from dataclasses import asdict
+from typing import Any
 
 from core.cli.arguments import (
     check_sequences,
@@ -14,6 +15,7 @@ from core.cli.arguments import (
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
+from core.evaluation.headline import headline_of
 from core.evaluation.outputs import Outputs, decode_unpadded
 from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.generation import GREEDY, Strategy
@@ -22,11 +24,12 @@ from core.interpret.recorded_outputs import decode_recorded, score_recorded_head
 from core.interpret.trained import Trained
 from core.models import count_parameters
 from core.models.ensemble import Ensemble
+from core.reports.formatting import headline_text
 from core.tasks import Batch, fixed_pairs
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print exact match, token accuracy, loss, BLEU, chrF and error rates, and how well the best head attends."""
+    """Print the figures that decide, all others measured of the answers, and how well the best head attends."""
     check_sequences(options.sequences)
     strategy = strategy_from(options)
     loaded = loaded_run(options, options.pairs)
@@ -39,15 +42,33 @@ def run(options: argparse.Namespace) -> int:
     quality, copying = outputs.quality(loaded.task), copying_quality(loaded.task, pairs)
     rates = measure_error_rates(loaded.task, outputs)
     breakdown = measure_breakdown(loaded.model, loaded.task, sequences=options.sequences, strategy=strategy)
-    _print(loaded, evaluation, alone, scores, strategy)
+    headline = headline_of(loaded.task)
+    figures = headline.figures(
+        {
+            "exact_match": alone,
+            "error_rate": rates.sequence_rate if rates else None,
+            "token_error_rate": rates.token_rate if rates else None,
+            "bleu": quality.bleu if quality else None,
+            "perplexity": evaluation.perplexity,
+        }
+    )
+    _print_run(loaded, strategy)
+    print(f"result          {headline_text(figures)}")
+    _print(loaded, evaluation, alone, scores)
     if quality and copying:
         _print_quality(quality, copying)
+    if headline.without_bleu:
+        print(headline.without_bleu)
     if rates:
         _print_rates(rates)
     if breakdown:
         _print_breakdown(breakdown)
     if options.json:
-        result = _as_json(loaded, evaluation, alone, scores, seconds)
+        result: dict[str, Any] = {
+            "headline": [figure.model_dump() for figure in figures],
+            "without_bleu": headline.without_bleu,
+        }
+        result |= _as_json(loaded, evaluation, alone, scores, seconds)
         result |= {"quality": quality and asdict(quality), "copying": copying and asdict(copying)}
         result |= {"error_rates": _rates_as_json(rates), "breakdown": breakdown and asdict(breakdown)}
         print(json.dumps(result | {"strategy": strategy.model_dump()}))
@@ -62,26 +83,23 @@ def _decode_unpadded(loaded: Trained, pairs: Batch, strategy: Strategy) -> tuple
         recorded = decode_recorded(model, task, pairs)
         return recorded.outputs, score_recorded_heads(recorded.steps)
     # BLEU and error rates read whole outputs; for exact match, the steps of the longest reference are enough.
-    is_read_whole = task.bleu_tokenizer is not None or task.rate_names is not None
+    is_read_whole = headline_of(task).bleu_tokenizer is not None or task.rate_names is not None
     max_steps = None if is_read_whole else pairs.tgt_out.shape[1]
     outputs = decode_unpadded(model, pairs, strategy=strategy, max_steps=max_steps)
     greedy = decode_recorded(model, task, pairs, only_recorded=True) if has_heads else None
     return outputs, score_recorded_heads(greedy.steps) if greedy else []
 
 
-def _print(
-    loaded: Trained,
-    evaluation: Evaluation,
-    alone: float,
-    scores: list[HeadScore],
-    strategy: Strategy,
-) -> None:
+def _print_run(loaded: Trained, strategy: Strategy) -> None:
     of_each = "of each" if isinstance(loaded.model, Ensemble) else f"from step {loaded.step}"
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, {of_each}")
     print(f"parameters      {count_parameters(loaded.model):9,}")
     print(f"test sequences  distinct, held out; {loaded.task.sampling}")
     if strategy != GREEDY:
         print(f"strategy        {format_strategy(strategy)}")
+
+
+def _print(loaded: Trained, evaluation: Evaluation, alone: float, scores: list[HeadScore]) -> None:
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
     print(f"  alone         {alone:9.4%}  of the same, each decoded separately, without padding")
     if loaded.task.open_ended:

@@ -5,10 +5,11 @@ import json
 import sys
 from typing import Any
 
-from core.reports.formatting import percent
-from core.runs import DEFAULT_ROOT, RunError, RunFolder, RunQuality, list_runs
+from core.evaluation.headline import HeadlineFigure
+from core.reports.formatting import headline_text
+from core.runs import DEFAULT_ROOT, RunError, RunFolder, list_runs
 
-_COLUMNS = ("title", "name", "preset", "status", "step", "exact match or BLEU", "created (UTC)", "task")
+_COLUMNS = ("title", "name", "preset", "status", "step", "result", "created (UTC)", "task")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,15 +41,16 @@ def _described(folder: RunFolder) -> dict[str, Any]:
         "step": info.step,
         "steps": preset.training.steps,
         "exact_match": info.exact_match,
+        "train_exact_match": info.train_exact_match,
+        "train_token_accuracy": info.train_token_accuracy,
+        "headline": [figure.model_dump() for figure in info.figures],
         "quality": info.quality and info.quality.model_dump(),
+        "without_bleu": info.without_bleu,
         "created": info.created.isoformat(),
     }
 
 
 def _row(each: dict[str, Any]) -> tuple[str, ...]:
-    if each["quality"]:
-        result = RunQuality(**each["quality"]).bleu_text
-    else:
-        result = "–" if each["exact_match"] is None else percent(each["exact_match"])
+    result = headline_text([HeadlineFigure(**figure) for figure in each["headline"]])
     step, created = f"{each['step']:,}/{each['steps']:,}", each["created"][:16].replace("T", " ")
     return each["title"], each["run"], each["preset"], each["status"], step, result, created, each["task"]

@@ -16,8 +16,8 @@ from tqdm import tqdm
 from core.cli.arguments import changed_preset, named_preset, pairs_from, preset_from, recorded_command
 from core.cli.signals import stopped_by_signals
 from core.config import Preset
+from core.evaluation.headline import bleu_name_of, headline_of
 from core.evaluation.significance import Spread
-from core.evaluation.translation_quality import bleu_name_of
 from core.runs import DEFAULT_ROOT, RunError, RunFolder, Runs
 from core.runs.logs import check_logs
 from core.runs.starting import Start, fit
@@ -106,14 +106,21 @@ def _new_run(options: argparse.Namespace, root: Path) -> Iterator[_NewRun]:
 def train_with_bar(run: Training) -> None:
     """Train with a progress bar on the terminal, if there is one, and print one line per evaluation.
 
+    A sentence is printed when the run begins to overfit.
+
     Stops after the update at which all processes agree to stop, see ``ProcessGroup.request_stop``.
     """
     state = run.state
     if notice := bug_notice(state.preset):
         print(notice)
+    overfits = ""
     with _bar(run.folder.name, state) as bar:
         for event in run:
             _show(event, state, bar)
+            if isinstance(event, EvaluationEvent):
+                known, overfits = overfits, run.history.overfitting(state.best_step)
+                if overfits and not known:
+                    bar.write(overfits, file=sys.stdout)
             if isinstance(event, StepEvent) and state.process_group.should_stop():
                 break
 
@@ -132,6 +139,8 @@ def report_end(run: Training, signals: Sequence[int]) -> tuple[dict[str, Any], i
     print(f"run {name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
         print(info.message, file=sys.stderr)
+    if overfits := run.history.overfitting(info.best_step):
+        print(overfits)
     codes: dict[str, int] = {"finished": 0, "failed": 1}
     stopped_by = signals[0] if signals else signal.SIGTERM  # without one, another process was told to stop
     return _summary(name, preset, run.state, info.status), codes.get(info.status, 128 + stopped_by)
@@ -232,25 +241,42 @@ def _line(event: EvaluationEvent, state: TrainingState) -> str:
     parts.append(f"validation loss {figures.loss:6.4f}")
     if figures.free_running_loss is not None:
         parts.append(f"free-running {figures.free_running_loss:6.4f}")
-    if figures.bleu is not None and figures.chrf is not None:
-        name = bleu_name_of(state.task.bleu_tokenizer or "")
-        parts.append(f"{name} {figures.bleu:5.1f}  chrF {figures.chrf:5.1f}")
-    parts.append(f"exact match {figures.exact_match:6.1%}")
+    parts += _scores(event, state)
+    if figures.train_exact_match is not None:
+        parts.append(f"on training pairs {figures.train_exact_match:6.1%}")
     parts += [f"{name} {value:6.4f}" for name, value in figures.metrics.items()]
     return "  ".join([*parts, "best so far"] if event.is_best else parts)
 
 
+def _scores(event: EvaluationEvent, state: TrainingState) -> list[str]:
+    """Format the figures that decide, the first first; chrF follows BLEU, and exact match ends the line."""
+    figures, parts = event.evaluation, []
+    for each in figures.figures(state.task):
+        if each.measure == "bleu":
+            parts.append(f"{each.name} {each.value:5.1f}  chrF {figures.chrf:5.1f}")
+        elif each.measure == "perplexity":
+            parts.append(f"{each.name} {each.value:6.2f}")
+        else:
+            parts.append(f"{each.name} {each.value:6.1%}")
+    if not any(part.startswith("exact match") for part in parts):
+        parts.append(f"exact match {figures.exact_match:6.1%}")
+    return parts
+
+
 def _summary(name: str, preset: Preset, state: TrainingState, status: str) -> dict[str, Any]:
-    last = state.last_evaluation
+    last, tokenizer = state.last_evaluation, headline_of(state.task).bleu_tokenizer
     return {
         "run": name,
         "status": status,
         "preset": preset.name,
         "parameters": sum(parameter.numel() for parameter in state.model.parameters()),
         "sequences": last.sequences if last else 0,
+        "headline": [figure.model_dump() for figure in last.figures(state.task)] if last else [],
         "exact_match": last.exact_match if last else None,
         "token_accuracy": last.token_accuracy if last else None,
-        "bleu_name": state.task.bleu_tokenizer and bleu_name_of(state.task.bleu_tokenizer),
+        "train_exact_match": last.train_exact_match if last else None,
+        "train_token_accuracy": last.train_token_accuracy if last else None,
+        "bleu_name": tokenizer and bleu_name_of(tokenizer),
         "bleu": last.bleu if last else None,
         "chrf": last.chrf if last else None,
         "loss": last.loss if last else None,

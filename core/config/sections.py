@@ -394,6 +394,14 @@ class TrainingConfig(Section):
         bool,
         Field(description="also measure the validation loss on the model's own output, to choose the best weights"),
     ] = False
+    patience: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=10_000,
+            description="stop after this many evaluations without a better validation loss; 0: never",
+        ),
+    ] = 0
     seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="random seed of the run")] = 0
 
     @property

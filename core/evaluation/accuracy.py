@@ -1,4 +1,4 @@
-"""Loss, token accuracy and exact match of a model on held-out pairs; of translations BLEU and chrF too."""
+"""Loss, token accuracy and exact match of a model on held-out pairs; BLEU, chrF and error rates where they decide."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from core.evaluation.confidence import confidence_threshold
+from core.evaluation.error_rates import measure_error_rates
+from core.evaluation.headline import MEASURES, HeadlineFigure, headline_of
 from core.evaluation.metrics import METRICS, measure_metrics
 from core.evaluation.outputs import decode_padded
 from core.evaluation.passes import MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
@@ -30,8 +32,13 @@ class Evaluation:
         exact_match: share of sequences that free-running decoding reproduces exactly, EOS included, 0-1.
         free_running_loss: as ``loss``, but the decoder reads its own most likely tokens instead of the reference, for
             as many steps as the reference has; None if it was not measured.
-        bleu, chrf: of the same outputs as ``exact_match``, 0-100, see ``TranslationQuality``; None if the task is not
-            a translation, or they were not measured.
+        bleu, chrf: of the same outputs as ``exact_match``, 0-100, see ``TranslationQuality``; None if the answers of
+            the task have no BLEU (``core.evaluation.headline``), or they were not measured.
+        error_rate: share of the same outputs that equal none of the references of their source, 0-1; None unless an
+            error rate is one of the figures that decide.
+        token_error_rate: edits to the nearest references per token of them, see ``ErrorRates``; None as ``error_rate``.
+        train_token_accuracy, train_exact_match: the same two on a fixed sample of training pairs; None unless measured
+            by ``core.training.loop``.
         confidence_threshold: see ``core.evaluation.confidence``; None if few outputs are correct, or if it was not
             measured.
         metrics: metrics of plugins by name, of the same outputs; without those that were not measured.
@@ -44,6 +51,10 @@ class Evaluation:
     free_running_loss: float | None = None
     bleu: float | None = None
     chrf: float | None = None
+    error_rate: float | None = None
+    token_error_rate: float | None = None
+    train_token_accuracy: float | None = None
+    train_exact_match: float | None = None
     confidence_threshold: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
 
@@ -51,6 +62,10 @@ class Evaluation:
     def perplexity(self) -> float:
         """exp(loss), or infinity if that overflows."""
         return perplexity(self.loss)
+
+    def figures(self, task: Task) -> tuple[HeadlineFigure, ...]:
+        """Return the figures that decide how good the model is at a task; see ``core.evaluation.headline``."""
+        return headline_of(task).figures({measure: getattr(self, measure) for measure in MEASURES})
 
 
 @dataclass(frozen=True)
@@ -121,11 +136,11 @@ def evaluate(
         pairs: in padded batches of as many sequences as ``sequences_per_pass`` says.
         strategy: decoding strategy of ``exact_match``.
         free_running_loss: whether to measure that loss too.
-        task: the task of the pairs, to measure the metrics of plugins too, and BLEU and chrF if it is a translation.
-            An output is cut after as many tokens as the longest reference has.
+        task: the task of the pairs, to measure too the metrics of plugins, BLEU and chrF of texts, and error rates
+            against several references. An output is cut after as many tokens as the longest reference has.
 
     Raises:
-        LabError: the task is a translation, and sacrebleu is not installed; or a plugin's metric fails.
+        LabError: BLEU is measured, and sacrebleu is not installed; or a plugin's metric fails.
         ValueError: there are no pairs.
     """
     scores = score_references(model, pairs, free_running_loss=free_running_loss)
@@ -139,11 +154,16 @@ def evaluate(
         scores.free_running_loss,
         confidence_threshold=confidence_threshold(outputs) if strategy == GREEDY else None,
     )
-    if task is None or not (task.bleu_tokenizer or METRICS):
+    if task is None:
+        return evaluation
+    headline = headline_of(task)
+    if headline.has_error_rates and (rates := measure_error_rates(task, outputs)):
+        evaluation = replace(evaluation, error_rate=rates.sequence_rate, token_error_rate=rates.token_rate)
+    if not (headline.bleu_tokenizer or METRICS):
         return evaluation
     texts, references = outputs.texts(task), reference_texts(task, pairs)
     evaluation = replace(evaluation, metrics=measure_metrics(texts, references))
-    if task.bleu_tokenizer is None:
+    if headline.bleu_tokenizer is None:
         return evaluation
-    quality = score_translations(texts, references, tokenizer=task.bleu_tokenizer)
+    quality = score_translations(texts, references, tokenizer=headline.bleu_tokenizer)
     return replace(evaluation, bleu=quality.bleu, chrf=quality.chrf)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
+from core.evaluation.headline import headline_of
 from core.evaluation.passes import DECODED, evaluation_mode, sequences_per_pass
 from core.evaluation.translation_quality import (
     TranslationQuality,
@@ -71,15 +72,16 @@ class Outputs:
         return [output_text(task, ids) for ids in self.tokens.tolist()]
 
     def quality(self, task: Task) -> TranslationQuality | None:
-        """Compute BLEU and chrF; None if the task is not a translation.
+        """Compute BLEU and chrF; None if the task's answers have no BLEU, see ``core.evaluation.headline``.
 
         Raises:
             LabError: sacrebleu is not installed.
             ValueError: there are no pairs.
         """
-        if task.bleu_tokenizer is None:
+        tokenizer = headline_of(task).bleu_tokenizer
+        if tokenizer is None:
             return None
-        return score_translations(self.texts(task), reference_texts(task, self.pairs), tokenizer=task.bleu_tokenizer)
+        return score_translations(self.texts(task), reference_texts(task, self.pairs), tokenizer=tokenizer)
 
 
 @torch.no_grad()

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from core.evaluation.headline import BleuName, bleu_name_of, headline_of
 from core.storage.optional_imports import require_package
 from core.tasks import Batch, Task
 from core.text.vocab import UNK, until_eos
 
-BleuName = Literal["BLEU", "character BLEU"]
 # Two signs, so that an unknown token of a translation never counts as equal to an unknown token of its reference.
 _UNKNOWN_OUTPUT, _UNKNOWN_REFERENCE = "\N{REPLACEMENT CHARACTER}", "\N{DOUBLE QUESTION MARK}"
 
@@ -22,7 +22,7 @@ class TranslationQuality:
         bleu_signature: sacrebleu's, such as ``nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0``: scores
             with different signatures cannot be compared.
         chrf_signature: of chrF, such as ``nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0``.
-        bleu_name: ``BLEU`` or ``character BLEU``; see ``bleu_name_of``.
+        bleu_name: ``BLEU`` or ``character BLEU``; see ``core.evaluation.headline.bleu_name_of``.
     """
 
     bleu: float
@@ -30,14 +30,6 @@ class TranslationQuality:
     bleu_signature: str
     chrf_signature: str
     bleu_name: BleuName
-
-
-def bleu_name_of(tokenizer: str) -> BleuName:
-    """Return what BLEU is called by sacrebleu's tokenizer.
-
-    With ``char`` n-grams are made of characters: ``character BLEU`` is higher and not comparable with BLEU on words.
-    """
-    return "character BLEU" if tokenizer == "char" else "BLEU"
 
 
 def quality_metrics(tokenizer: str) -> dict[str, Any]:
@@ -103,11 +95,12 @@ def source_texts(task: Task, pairs: Batch) -> list[str]:
 def copying_quality(task: Task, pairs: Batch) -> TranslationQuality | None:
     """Return BLEU and chrF of the sources themselves as translations: what is reached without translating.
 
-    None if the task is not a translation.
+    None if the task's answers have no BLEU.
     """
-    if task.bleu_tokenizer is None:
+    tokenizer = headline_of(task).bleu_tokenizer
+    if tokenizer is None:
         return None
-    return score_translations(source_texts(task, pairs), reference_texts(task, pairs), tokenizer=task.bleu_tokenizer)
+    return score_translations(source_texts(task, pairs), reference_texts(task, pairs), tokenizer=tokenizer)
 
 
 def _text(task: Task, tokens: Sequence[str], unknown: str) -> str:

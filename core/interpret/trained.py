@@ -38,8 +38,8 @@ class Trained:
         preset: the preset that the run was started with.
         task: the preset's task, with its vocabularies and data.
         model: the model with the weights loaded, in evaluation mode, on the CPU.
-        facts: metadata saved with the weights: step, validation_loss, exact_match, quality of translations,
-            confidence_threshold, preset, provenance; empty unless "best".
+        facts: metadata saved with the weights: step, validation_loss, exact_match, the figures that decide (headline),
+            quality of translations, confidence_threshold, preset, provenance; empty unless "best".
         interventions: applied in every method but ``patch``; none of them leaves the model as it was trained.
     """
 

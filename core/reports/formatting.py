@@ -1,5 +1,9 @@
 """Numbers in sentences and tables: only meaningful digits, never rounded up to 100 % or down to 0."""
 
+from collections.abc import Sequence
+
+from core.evaluation.headline import HeadlineFigure
+
 _SPACE = "\N{NO-BREAK SPACE}"
 _HOUR, _DAY = 3_600, 86_400
 _UNITS = (  # name, seconds, and the seconds above which the next unit is used
@@ -19,6 +23,18 @@ def percent(fraction: float) -> str:
     if text == "100.0":
         return f"{int(fraction * 1e4) / 100:.2f}{_SPACE}%" if fraction < 0.9999 else f">{_SPACE}99.99{_SPACE}%"
     return f"<{_SPACE}0.1{_SPACE}%" if text == "0.0" else f"{text}{_SPACE}%"
+
+
+def headline_text(figures: Sequence[HeadlineFigure]) -> str:
+    """Format the figures that decide, the first first: ``exact match 75.0 %, BLEU 82.0``; a dash without any."""
+    return ", ".join(f"{each.name} {headline_value(each)}" for each in figures) or "–"
+
+
+def headline_value(figure: HeadlineFigure) -> str:
+    """Format a figure that decides, without its name."""
+    if figure.measure == "bleu":
+        return f"{figure.value:.1f}"
+    return f"{figure.value:.2f}" if figure.measure == "perplexity" else percent(figure.value)
 
 
 def count(number: int, noun: str) -> str:

@@ -90,11 +90,17 @@ def loss_figure(points: Mapping[str, Sequence], evaluations: Mapping[str, Sequen
 
 
 def accuracy_figure(evaluations: Mapping[str, Sequence]) -> Figure:
-    """Draw a run's validation accuracy by training step: ``step``, ``token_accuracy`` and ``exact_match``, 0-1."""
+    """Draw a run's accuracy by training step: ``step``, ``token_accuracy`` and ``exact_match``, 0-1.
+
+    There is a line for training pairs too, if ``train_exact_match`` was measured.
+    """
     figure, axes = _small_chart("validation accuracy")
     steps = evaluations["step"]
     axes.plot(steps, evaluations["token_accuracy"], "--", color=TRAIN_COLOR, label="token accuracy, teacher-forced")
     axes.plot(steps, evaluations["exact_match"], color=VALIDATION_COLOR, label="exact match, free-running")
+    if "train_exact_match" in evaluations:
+        memorized = [math.nan if share is None else share for share in evaluations["train_exact_match"]]
+        axes.plot(steps, memorized, color=TRAIN_COLOR, linewidth=1, label="exact match on training pairs")
     axes.set(ylim=(-0.02, 1.02), xlabel="training step")
     axes.legend(fontsize=8, frameon=False)
     return figure

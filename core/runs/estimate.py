@@ -24,7 +24,7 @@ from core.models import Seq2Seq, parameters_of
 from core.runs.recorder import MIN_SECONDS_BETWEEN_SAVES
 from core.tasks import POOL_BATCHES, Batch, build_task, fixed_pairs, training_batches
 from core.text.vocab import BOS_ID
-from core.training.loop import StepEvent, train
+from core.training.loop import TRAINING_SAMPLE, StepEvent, train
 from core.training.optimizers import clip_gradients
 from core.training.state import TrainingState, new_state
 
@@ -130,7 +130,8 @@ def estimate_training_time(
         is_affordable = affordable >= taker.num_decoded
         snapshot = _seconds_per_snapshot(state, taker) if is_affordable else evaluation.seconds(taker.num_decoded)
     save = _SECONDS_PER_SAVE + parameters * _BYTES_PER_PARAMETER / _SAVED_BYTES_PER_SECOND
-    seconds = _total(preset, _Costs(update, evaluation.seconds(len(validation)), snapshot, save))
+    evaluated = evaluation.seconds(len(validation)) + evaluation.seconds(min(TRAINING_SAMPLE, sequences))
+    seconds = _total(preset, _Costs(update, evaluated, snapshot, save))
     return TrainingTime((1 - _MARGIN) * seconds, (1 + _MARGIN) * seconds)
 
 

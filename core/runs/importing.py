@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import ConfigError, Preset, preset_to_yaml, read_preset
 from core.config.tasks import SUBWORDS, VOCABULARY
+from core.evaluation.headline import HeadlineFigures
 from core.models import count_parameters, outline_model
 from core.runs.export import WEIGHTS
 from core.runs.folder import BEST, PAIRS, RunFolder
@@ -57,6 +58,7 @@ class WeightsFacts(BaseModel):
     validation_loss: Annotated[float, Field(ge=0)] | None  # None if it was not measured
     exact_match: Annotated[float, Field(ge=0, le=1)] | None
     quality: RunQuality | None = None
+    headline: HeadlineFigures = ()
     confidence_threshold: Annotated[float, Field(le=0)] | None = None
     preset: Annotated[str, Field(max_length=64 * 1024)]
     subwords: Annotated[str, Field(max_length=MAX_SUBWORD_BYTES)] | None = None
@@ -142,6 +144,7 @@ def import_weights(
         exact_match=facts.exact_match,
         quality=facts.quality,
         start=facts.start,
+        headline=facts.headline,
         provenance=facts.provenance,
     )
     stored = {"subwords": tokens.get(SUBWORDS), "vocabulary": tokens.get(VOCABULARY)}

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from core.config.preset import LoadedPlugin
+from core.evaluation.headline import EXACT_MATCH, BleuName, HeadlineFigure, HeadlineFigures
 
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
@@ -23,19 +24,14 @@ class RunQuality(BaseModel):
 
     Attributes:
         bleu, chrf: 0-100, rounded to four digits after the point.
-        bleu_name: see ``core.evaluation.translation_quality.bleu_name_of``.
+        bleu_name: see ``core.evaluation.headline.bleu_name_of``.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
     bleu: Annotated[float, Field(ge=0, le=100)]
     chrf: Annotated[float, Field(ge=0, le=100)]
-    bleu_name: Literal["BLEU", "character BLEU"]
-
-    @property
-    def bleu_text(self) -> str:
-        """``BLEU 23.6``: what a list shows where it shows exact match for other tasks."""
-        return f"{self.bleu_name} {self.bleu:.1f}"
+    bleu_name: BleuName
 
 
 class ValidationFigures(BaseModel):
@@ -45,7 +41,9 @@ class ValidationFigures(BaseModel):
         validation_loss: in nats per token.
         token_accuracy, exact_match: 0-1.
         free_running_loss: None unless the preset has it measured.
-        bleu, chrf: 0-100; None unless the task is a translation.
+        bleu, chrf: 0-100; None unless the answers have BLEU.
+        error_rate, token_error_rate: None unless an error rate decides.
+        train_token_accuracy, train_exact_match: of a sample of training pairs, 0-1; None in older files.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -56,6 +54,10 @@ class ValidationFigures(BaseModel):
     free_running_loss: float | None = None
     bleu: float | None = None
     chrf: float | None = None
+    error_rate: float | None = None
+    token_error_rate: float | None = None
+    train_token_accuracy: float | None = None
+    train_exact_match: float | None = None
 
 
 _Words = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ().,@+:_-]{0,99}$")]
@@ -197,7 +199,12 @@ class RunInfo(BaseModel):
         best_step: step of the evaluation with the lowest validation loss; None before the first evaluation.
         exact_match: share of validation sequences predicted entirely correctly at the last evaluation, 0 to 1; None
             before the first evaluation.
-        quality: BLEU and chrF at that evaluation; None if the task is not a translation, and in older files.
+        train_token_accuracy, train_exact_match: teacher-forced and free-running, on a fixed sample of training pairs at
+            that evaluation, 0 to 1; None before it, and in older files.
+        quality: BLEU and chrF at that evaluation; None if the task's answers have no BLEU, and in older files.
+        headline: the figures of that evaluation that decide how good the run is, see ``core.evaluation.headline``;
+            empty before the first evaluation, and in older files. ``figures`` has those of older files too.
+        without_bleu: why answers that are texts have no BLEU; "" otherwise.
         validation: the validation figures at ``best_step``; None before the first evaluation, and in older files.
         sequences_seen: number of training sequences in all steps so far.
         seconds: training time in seconds, summed over all resumptions.
@@ -217,10 +224,26 @@ class RunInfo(BaseModel):
     step: int = 0
     best_step: int | None = None
     exact_match: float | None = None
+    train_token_accuracy: float | None = None
+    train_exact_match: float | None = None
     quality: RunQuality | None = None
+    headline: HeadlineFigures = ()
+    without_bleu: Annotated[str, Field(max_length=300)] = ""
     validation: ValidationFigures | None = None
     sequences_seen: int = 0
     seconds: float = 0.0
     start: StartingPoint | None = None
     provenance: Provenance = ()
     metrics_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+    @property
+    def figures(self) -> tuple[HeadlineFigure, ...]:
+        """The figures that decide how good the run is; of an older file BLEU if it has any, otherwise exact match.
+
+        A BLEU of exactly 0 beside correct answers is that of references without 4-grams, so it is none.
+        """
+        if self.headline:
+            return self.headline
+        if self.quality and (self.quality.bleu or not self.exact_match):
+            return (HeadlineFigure(measure="bleu", name=self.quality.bleu_name, value=self.quality.bleu),)
+        return () if self.exact_match is None else EXACT_MATCH.figures({"exact_match": self.exact_match})

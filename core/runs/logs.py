@@ -16,13 +16,15 @@ from core.evaluation.metrics import METRICS
 from core.runs.folder import RunFolder
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import is_installed, needs_package
+from core.training.history import ERROR_COLUMNS, QUALITY_COLUMNS
 from core.training.loop import EvaluationEvent, Event, StepEvent
 from core.training.state import TrainingState
 
 PROJECT = "attention-lab"
 CSV_FILE, TENSORBOARD_FOLDER = "log.csv", "tensorboard"
 _STEP_VALUES = ("loss", "learning_rate", "gradient_norm", "tokens_per_second")
-_EVALUATION_VALUES = ("loss", "token_accuracy", "exact_match", "free_running_loss", "bleu", "chrf")
+_EVALUATION_VALUES = ("loss", "token_accuracy", "exact_match", "free_running_loss", *QUALITY_COLUMNS, *ERROR_COLUMNS)
+_TRAINING_VALUES = ("token_accuracy", "exact_match")  # of an evaluation, on training pairs
 _logger = logging.getLogger(__name__)
 
 
@@ -99,7 +101,9 @@ def values_of(event: Event) -> dict[str, float]:
     if not isinstance(event, EvaluationEvent):
         return {}
     values = {name: getattr(event.evaluation, name) for name in _EVALUATION_VALUES} | event.evaluation.metrics
-    return {f"validation/{name}": value for name, value in values.items() if value is not None}
+    measured = {f"validation/{name}": value for name, value in values.items()}
+    measured |= {f"train/{name}": getattr(event.evaluation, f"train_{name}") for name in _TRAINING_VALUES}
+    return {name: value for name, value in measured.items() if value is not None}
 
 
 class _CsvLog:
@@ -107,7 +111,7 @@ class _CsvLog:
 
     def __init__(self, folder: RunFolder, state: TrainingState) -> None:
         path = folder.path / CSV_FILE
-        names = [*(f"train/{name}" for name in _STEP_VALUES)]
+        names = [*(f"train/{name}" for name in (*_STEP_VALUES, *_TRAINING_VALUES))]
         names += [f"validation/{name}" for name in (*_EVALUATION_VALUES, *METRICS)]
         rows: list[dict[str, Any]] = []
         if path.exists() and state.step:

@@ -61,14 +61,17 @@ or with other tokens, are not reliable.
 """
 
 
+_FORMATS = {"bleu": ".1f", "perplexity": ".2f"}  # of the figures that decide; all others are shares
+
+
 def model_card(loaded: Trained, info: RunInfo, *, title: str) -> str:
     """Return a run's model card: Markdown with the YAML metadata that the Hugging Face Hub reads."""
-    preset, task, quality = loaded.preset, loaded.task, info.quality
-    if quality:
-        metric, score = f"validation {quality.bleu_name} and chrF", f"{quality.bleu:.1f} and {quality.chrf:.1f}"
-    else:
-        exact = "not measured" if info.exact_match is None else f"{info.exact_match:.2%}"
-        metric, score = "validation exact match", exact
+    preset, task = loaded.preset, loaded.task
+    scores = {each.name: f"{each.value:{_FORMATS.get(each.measure, '.2%')}}" for each in info.figures}
+    if info.quality:
+        scores["chrF"] = f"{info.quality.chrf:.1f}"
+    metric = f"validation {' and '.join(scores) or 'exact match'}"
+    score = " and ".join(scores.values()) or "not measured"
     own = preset.task.own_data
     return _CARD.format(
         title=title,

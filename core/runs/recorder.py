@@ -13,7 +13,7 @@ import torch
 
 from core.config import preset_to_yaml
 from core.evaluation.accuracy import Evaluation
-from core.evaluation.translation_quality import bleu_name_of
+from core.evaluation.headline import bleu_name_of, headline_of
 from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
@@ -237,8 +237,7 @@ class Recorder:
                 "parameters": count_parameters(state.model),
                 "step": state.step,
                 "best_step": state.best_step if state.best_step >= 0 else None,
-                "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
-                "quality": run_quality(state.last_evaluation, state.task),
+                **evaluation_fields(state.last_evaluation, state.task),
                 "validation": _validation_figures(self.history.evaluation_at(state.best_step)),
                 "sequences_seen": state.sequences_seen,
                 "seconds": round(state.seconds, 3),
@@ -272,6 +271,18 @@ def mark_failed(folder: RunFolder) -> Iterator[None]:
         except (OSError, RunError):  # for example because of the full disk that was the reason
             _log.exception("%s: cannot be marked failed: %s", folder.path, message)
         raise
+
+
+def evaluation_fields(evaluation: Evaluation | None, task: Task) -> dict[str, Any]:
+    """Return the fields of ``RunInfo`` that an evaluation changes."""
+    return {
+        "exact_match": evaluation.exact_match if evaluation else None,
+        "train_token_accuracy": evaluation.train_token_accuracy if evaluation else None,
+        "train_exact_match": evaluation.train_exact_match if evaluation else None,
+        "quality": run_quality(evaluation, task),
+        "headline": evaluation.figures(task) if evaluation else (),
+        "without_bleu": headline_of(task).without_bleu,
+    }
 
 
 def run_quality(evaluation: Evaluation | None, task: Task) -> RunQuality | None:
@@ -313,4 +324,5 @@ def _facts(
         facts["quality"] = quality.model_dump()
     if start is not None:
         facts["start"] = start.model_dump()
+    facts["headline"] = [figure.model_dump() for figure in event.evaluation.figures(state.task)]
     return facts | token_facts(state.task, state.preset.task)

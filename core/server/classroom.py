@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.runs import RunError, RunQuality
+from core.evaluation.headline import HeadlineFigure
+from core.runs import RunError
 from core.server.classes import ClassError
 from core.server.registry import Runs
 from core.server.steady_time import steady_time
@@ -12,7 +13,19 @@ from core.server.stored_class import Class, Handout, Student
 
 BY_TEACHER = "stopped and saved by the teacher of the class; press Resume to continue"
 AWAY_SECONDS = 90.0  # since the student's page last asked: browsers let a hidden page ask once a minute
-RESULT_COLUMNS = ("nickname", "run", "preset", "task", "status", "step", "steps", "exact match", "best step", "seconds")
+RESULT_COLUMNS = (
+    "nickname",
+    "run",
+    "preset",
+    "task",
+    "status",
+    "step",
+    "steps",
+    "measure",
+    "value",
+    "best step",
+    "seconds",
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +72,7 @@ class BoardRow:
     step: int = 0
     steps: int = 0
     exact_match: float | None = None
-    quality: RunQuality | None = None
+    headline: tuple[HeadlineFigure, ...] = ()
     queue_position: int | None = None
     seconds_to_start: float | None = None
     help_seconds: float | None = None
@@ -156,8 +169,9 @@ class Classroom:
             for run in self._readable_runs(student):
                 info, preset = self._runs[run.name].info, self._runs[run.name].preset
                 about = [student.nickname, run.title, preset.name, preset.task.summary, info.status]
-                figures = [info.step, preset.training.steps, info.exact_match, info.best_step, round(info.seconds, 1)]
-                table.append(about + figures)
+                measured = [[each.name, each.value] for each in info.figures[:1]] or [[None, None]]
+                done, ended = [info.step, preset.training.steps], [info.best_step, round(info.seconds, 1)]
+                table.append(about + done + measured[0] + ended)
             if len(table) == before:
                 table.append([student.nickname, *[None] * (len(RESULT_COLUMNS) - 1)])
         return table
@@ -204,7 +218,7 @@ class Classroom:
             step=progress.info.step,
             steps=progress.steps,
             exact_match=progress.info.exact_match,
-            quality=progress.info.quality,
+            headline=progress.info.figures,
             queue_position=progress.queue_position,
             seconds_to_start=progress.seconds_to_start,
         )

@@ -6,7 +6,7 @@ from typing import Any
 
 from core.interpret.snapshots import Snapshot
 from core.runs import RunInfo
-from core.runs.recorder import run_quality
+from core.runs.recorder import evaluation_fields
 from core.training.loop import EvaluationEvent, StepEvent
 from core.training.state import TrainingState
 
@@ -77,8 +77,7 @@ def info_fields(state: TrainingState) -> dict[str, Any]:
     return {
         "message": state.notice,
         "step": state.step,
-        "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
-        "quality": run_quality(state.last_evaluation, state.task),
+        **evaluation_fields(state.last_evaluation, state.task),
         "best_step": state.best_step if state.best_step >= 0 else None,
         "sequences_seen": state.sequences_seen,
         "seconds": state.seconds,

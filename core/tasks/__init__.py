@@ -31,7 +31,7 @@ from core.tasks.batches import (
     FreshByTokens,
     training_batches,
 )
-from core.tasks.data import fixed_pairs, sample_distinct, unpadded_batches
+from core.tasks.data import fixed_pairs, sample_distinct, training_sample, unpadded_batches
 from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "fixed_pairs",
     "sample_distinct",
     "training_batches",
+    "training_sample",
     "unpadded_batches",
 ]
 

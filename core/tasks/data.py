@@ -184,6 +184,16 @@ def fixed_pairs(task: Task, count: int, *, split: Split, device: str = "cpu") ->
     return sample_distinct(task, count, split=split, generator=generator).to(device)
 
 
+def training_sample(task: Task, count: int, *, training_sequences: int, device: str = "cpu") -> Batch:
+    """Return ``count`` pairs of the training split, the same for every run of a task, to measure what was memorized.
+
+    Args:
+        training_sequences: size of the fixed training set, of which the sample is taken; 0 if every batch is drawn from
+            the whole split.
+    """
+    return fixed_pairs(task, training_sequences or count, split="train", device=device)[:count]
+
+
 def unpadded_batches(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
     """Group pairs by source length into batches whose sources have no PAD.
 

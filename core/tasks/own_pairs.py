@@ -24,7 +24,7 @@ _EXAMPLES = 4
 _EXAMPLE = "This is a test."  # without pairs, if the preset suggests nothing
 # The split in the third column of the file, which most training pairs do not have
 _MARKS: dict[str, int] = {"": SPLITS.index("train"), **{name: index for index, name in enumerate(SPLITS)}}
-_TEXT_KINDS = {"word", "subword"}  # tokens of text, which has BLEU; characters and symbols may be phones, say
+_TEXT_KINDS = {"word", "subword"}  # tokens of text; characters and symbols may be phones, say
 
 
 class OwnPairs(PairTask):

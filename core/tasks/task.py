@@ -113,8 +113,8 @@ class Task(ABC):
         src_vocab, tgt_vocab: vocabularies of the two sides; the same object where both sides share one.
         min_length, max_length: of the training inputs, in symbols.
         examples: inputs to offer the user, as text.
-        bleu_tokenizer: sacrebleu tokenizer of the answers, for translation tasks, which are measured by BLEU and chrF;
-            None if both are meaningless.
+        bleu_tokenizer: sacrebleu tokenizer of answers that are text in a natural language; None if they are not.
+            ``core.evaluation.headline`` decides whether they are measured by BLEU.
         open_ended: True if the task has no single reference answer, which makes exact match meaningless.
         length_unit: what ``lengths`` counts.
         any_length: True if ``sample_of_length`` works for all lengths, including those beyond ``lengths``.
@@ -144,7 +144,7 @@ class Task(ABC):
 
     @property
     def is_translation(self) -> bool:
-        """Whether inputs and answers are text in natural languages, so that BLEU is meaningful."""
+        """Whether inputs and answers are text in natural languages."""
         return self.bleu_tokenizer is not None
 
     @property

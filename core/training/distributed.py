@@ -64,6 +64,18 @@ class ProcessGroup:
         finally:
             generator.set_state(shared)
 
+    def any_of(self, flag: bool, *, device: torch.device) -> bool:
+        """Return whether the flag of any rank is set, the same on every rank.
+
+        Raises:
+            LostWorkerError: another process is gone.
+        """
+        if self.world_size == 1:
+            return flag
+        total = torch.tensor([float(flag)], device=device)
+        _all_reduce(total)
+        return total.item() > 0
+
     def all_reduce(self, loss: float, gradients: list[torch.Tensor]) -> float:
         """Return the sum of all ranks' losses and replace the gradients, in place, by their sums over all ranks.
 

@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from core.evaluation.metrics import METRIC_NAME
 from core.storage.atomic import write_atomically
 from core.training.loop import EvaluationEvent, StepEvent
+from core.training.overfitting import SEVERAL, describe_overfitting
 from core.training.thinning import Extreme, Row, group_start, group_width, holds_all, step_of, thin
 
 if TYPE_CHECKING:
@@ -23,14 +24,21 @@ if TYPE_CHECKING:
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
 FREE_RUNNING_LOSS = "free_running_loss"  # an additional column of evaluations, if the preset measures it
-QUALITY_COLUMNS = ("bleu", "chrf")  # additional columns of evaluations, if the task is a translation
+QUALITY_COLUMNS = ("bleu", "chrf")  # additional columns of evaluations, if the answers have BLEU
+ERROR_COLUMNS = ("error_rate", "token_error_rate")  # additional columns of evaluations, if an error rate decides
+TRAINING_COLUMNS = (
+    "train_token_accuracy",
+    "train_exact_match",
+)  # columns that older files lack
+OPTIONAL_COLUMNS = (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, *ERROR_COLUMNS, *TRAINING_COLUMNS)
+TRAIN_LOSS = "train_loss"  # mean since the previous evaluation; None at the first one and in older files
 METRICS_COLUMN = "metrics"  # an additional entry of evaluations: a plugin's metrics by name
 MAX_POINTS = 8_000  # approximate number of kept rows of steps; a shorter run keeps all of them
 RESERVED_COLUMNS = (  # no names of metrics
     *POINT_COLUMNS,  # ``History.table`` joins both series
     *EVALUATION_COLUMNS,
-    FREE_RUNNING_LOSS,
-    *QUALITY_COLUMNS,
+    *OPTIONAL_COLUMNS,
+    TRAIN_LOSS,
     METRICS_COLUMN,
 )
 _MAX_METRICS = 64  # of one evaluation that are read from a file
@@ -59,7 +67,7 @@ _SERIES: dict[SeriesName, _Series] = {
     "points": _Series(POINT_COLUMNS, (), ((min, 1), (max, 1), (max, 3)), 400),
     "evaluations": _Series(
         EVALUATION_COLUMNS,
-        (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS_COLUMN),
+        (*OPTIONAL_COLUMNS, TRAIN_LOSS, METRICS_COLUMN),
         ((min, 1), (max, 1), (min, 3), (max, 3)),
         200,
     ),
@@ -96,8 +104,9 @@ class History:
         if isinstance(event, EvaluationEvent):
             name, metrics = "evaluations", event.evaluation
             values: tuple[float | None, ...] = (metrics.loss, metrics.token_accuracy, metrics.exact_match)
-            values += (metrics.free_running_loss, metrics.bleu, metrics.chrf)
-            further: Row = ({name: _rounded(value, 6) for name, value in metrics.metrics.items()} or None,)
+            values += tuple(getattr(metrics, name) for name in OPTIONAL_COLUMNS)
+            named = {name: _rounded(value, 6) for name, value in metrics.metrics.items()}
+            further: Row = (_rounded(event.train_loss, 6), named or None)
         else:
             name, values, further = "points", (event.loss, event.learning_rate, event.gradient_norm), ()
         row = (event.step, *(_rounded(value, 6) for value in values), *further)
@@ -122,8 +131,7 @@ class History:
     def evaluations(self, *, since: int = -1) -> dict[str, list]:
         """Return the ``EVALUATION_COLUMNS`` of evaluations after step ``since``: {column: values}.
 
-        There are also the columns ``FREE_RUNNING_LOSS`` and ``QUALITY_COLUMNS``, and one per metric of a plugin, if an
-        evaluation has them.
+        There are also the ``OPTIONAL_COLUMNS``, and one per metric of a plugin, if an evaluation has them.
         """
         columns = _as_columns("evaluations", self._after("evaluations", since))
         by_evaluation = [metrics or {} for metrics in columns.pop(METRICS_COLUMN, [])]
@@ -156,6 +164,20 @@ class History:
         del columns[METRICS_COLUMN]
         return columns
 
+    def overfitting(self, best_step: int | None) -> str:
+        """Return one sentence if the run is overfitting since its best step; see ``core.training.overfitting``."""
+        best = None if best_step is None else self.evaluation_at(best_step)
+        if best_step is None or best is None:
+            return ""
+        with self._lock:
+            rows = self._rows["evaluations"]
+            after = rows[bisect_right(rows, best_step, key=step_of) :]
+        steps = [step_of(row) for row in after]
+        latest = [row for step in steps[-SEVERAL:] if (row := self.evaluation_at(step))]
+        if best_step == 0 and steps:  # no loss was measured before the first update
+            best |= {TRAIN_LOSS: (self.evaluation_at(steps[0]) or {}).get(TRAIN_LOSS)}
+        return describe_overfitting(best_step, best, latest)
+
     def chart(self, name: SeriesName, *, since: int = -1, width: int = 0) -> dict[str, Any]:
         """Return the rows that a chart has to replace and add to show a series, thinned.
 
@@ -183,7 +205,8 @@ class History:
             rows = rows[first:]
         shown = thin(rows, wanted, series.extremes, keep_first=first == 0)
         columns = _as_columns(name, shown)
-        columns.pop(METRICS_COLUMN, None)
+        for column in (METRICS_COLUMN, TRAIN_LOSS):  # the chart has all training losses
+            columns.pop(column, None)
         for column, values in columns.items():
             columns[column] = values if column == "step" else [_rounded(value, 5) for value in values]
         return {"width": wanted, "from": since // wanted * wanted if is_known else 0, "columns": columns}

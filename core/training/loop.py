@@ -7,12 +7,12 @@ caller that stops iterating only pauses the run: a new ``train(state)`` resumes 
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from core.evaluation.accuracy import Evaluation, evaluate
-from core.tasks import Batch, Batches, fixed_pairs, training_batches
+from core.tasks import Batch, Batches, fixed_pairs, training_batches, training_sample
 from core.text.vocab import PAD_ID
 from core.training.distributed import LostWorkerError
 from core.training.freed_memory import give_back_freed_memory, give_back_large_blocks
@@ -63,7 +63,7 @@ class EndEvent:
 
     Attributes:
         reason: "finished", "diverged" (a loss or gradient is not finite) or "lost" (another process is gone).
-        message: what happened, for "diverged" and "lost".
+        message: what happened, for "diverged" and "lost", and for a run that finished before its last step.
     """
 
     step: int
@@ -72,10 +72,11 @@ class EndEvent:
 
 
 Event = StepEvent | EvaluationEvent | EndEvent
+TRAINING_SAMPLE = 64  # training pairs whose answers are measured at each evaluation: a small part of its time
 
 
 def train(state: TrainingState) -> Iterator[Event]:
-    """Train from the current step of ``state`` to the preset's last step.
+    """Train from the current step of ``state`` to the preset's last step, or until its ``patience`` is over.
 
     Updates ``state`` in place before each event. The model is evaluated before the first update, every
     ``evaluate_every`` updates and after the last one; with several processes only rank 0 evaluates.
@@ -86,6 +87,8 @@ def train(state: TrainingState) -> Iterator[Event]:
     config = state.preset.training
     device = str(state.generator.device)
     validation = fixed_pairs(state.task, config.validation_sequences, split="validation", device=device)
+    sample_size = min(TRAINING_SAMPLE, config.validation_sequences)
+    sample = training_sample(state.task, sample_size, training_sequences=config.training_sequences, device=device)
     batches = batches_of(state)
     if config.micro_batch_tokens:
         give_back_large_blocks()
@@ -93,10 +96,13 @@ def train(state: TrainingState) -> Iterator[Event]:
     while True:
         if _is_evaluation_due(state):
             give_back_freed_memory()  # of the updates, so memory does not add up with that of the evaluation
-            yield _evaluate(state, validation)
+            yield _evaluate(state, validation, sample)
             give_back_freed_memory()  # of the caller's work, such as snapshots
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
+            return
+        if end := _early_end(state):
+            yield end
             return
         event = _update(state, batches)
         yield event
@@ -128,10 +134,31 @@ def _is_evaluation_step(state: TrainingState, step: int) -> bool:
     return (step % config.evaluate_every == 0 or step == config.steps) and state.process_group.rank == 0
 
 
-def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
+def _early_end(state: TrainingState) -> EndEvent | None:
+    """Return the end of a run whose patience is over at this step; only rank 0 evaluates, and it tells the others."""
+    config, step = state.preset.training, state.step
+    if not config.patience or step % config.evaluate_every:
+        return None
+    waited = (step - state.best_step) // config.evaluate_every if state.best_step >= 0 else 0
+    try:
+        is_over = state.process_group.any_of(waited >= config.patience, device=state.generator.device)
+    except LostWorkerError as error:
+        return EndEvent(step, "lost", f"step {step}: {error}; resume continues from here")
+    if not is_over:
+        return None
+    message = f"stopped early at step {step:,}: no better validation loss in {config.patience:,} evaluations"
+    return EndEvent(step, "finished", f"{message} after step {state.best_step:,}, whose weights are the best")
+
+
+def _evaluate(state: TrainingState, validation: Batch, sample: Batch) -> EvaluationEvent:
+    """Evaluate the model on the validation set, and its accuracy on a sample of training pairs."""
     started = time.perf_counter()
     own_loss = state.preset.training.free_running_validation
     evaluation = evaluate(state.model, validation, free_running_loss=own_loss, task=state.task)
+    memorized = evaluate(state.model, sample)
+    evaluation = replace(
+        evaluation, train_token_accuracy=memorized.token_accuracy, train_exact_match=memorized.exact_match
+    )
     give_back_freed_memory()  # before the caller records the event and saves the state
     loss = evaluation.loss if evaluation.free_running_loss is None else evaluation.free_running_loss
     is_best = loss < state.best_loss

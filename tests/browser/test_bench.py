@@ -20,7 +20,7 @@ from tests.browser.chromium import (
     open_settings,
     open_tab,
 )
-from tests.serving import SHIPPED
+from tests.serving import SHIPPED, TRANSLATOR
 from tests.support.run_helpers import wait_for
 
 pytestmark = [
@@ -196,36 +196,45 @@ def test_attention_has_the_colors_of_the_theme(page: Page):
 
 
 @pytest.mark.slow
-def test_a_translation_is_measured_by_bleu_and_chrf(translations: list[str], page: Page, runs: Runs):
+def test_what_decides_is_large_and_first_everywhere(translations: list[str], page: Page, runs: Runs):
     last = {name: column[-1] for name, column in runs[translations[0]].history.evaluations().items()}
     open_tab(page, "Train")
     bench, now = page.locator("#bench-view"), page.locator("#bench-view .accuracy-now")
     expect(now).to_have_text("100 %")  # the shipped run's exact match
-    expect(bench.locator(".chrf-key")).to_be_hidden()
+    expect(bench.locator(".second-key")).to_be_hidden()
     choose_run(page, translations[0])
-    expect(now).to_have_text(f"{last['bleu']:.1f}")
-    expect(bench.locator(".accuracy-title")).to_have_text("Translation quality")
-    expect(bench.locator(".quality-key")).to_have_text("BLEU")
-    expect(bench.locator(".chrf-key")).to_be_visible()
-    expect(page.locator("#run-bar .status")).to_have_text(f"finished, BLEU {last['bleu']:.1f}")
+    result = f"exact match 0 %, BLEU {last['bleu']:.1f}"
+    expect(now).to_have_text("0 %")
+    expect(bench.locator(".quality-key")).to_have_text("whole answers")
+    expect(bench.locator(".second-key")).to_have_text("BLEU")
+    expect(page.locator("#run-bar .status")).to_have_text(f"finished, {result}")
     bench.locator(".accuracy-plot .chart-plot").focus()
     page.keyboard.press("ArrowLeft")
     expect(bench.locator(".accuracy-panel .reading")).to_have_text(
-        re.compile(r"^step \d+: BLEU \d+\.\d, chrF \d+\.\d, tokens ")
+        re.compile(r"^step \d+: whole answers 0 %, BLEU \d+\.\d, tokens .* %, training pairs ")
     )
     bench.locator(".numbers > summary").click()
-    columns = "step,train loss,validation loss,BLEU,chrF,token accuracy,exact match,learning rate,gradient norm"
-    expect(bench.locator("thead th:visible")).to_have_text(columns.split(","))
-    expect(bench.locator("tbody tr").last.locator("td")).to_have_count(9)
+    columns = "step|train loss|validation loss|BLEU|chrF|token accuracy, training|exact match, training|token accuracy"
+    columns += "|exact match|learning rate|gradient norm"
+    expect(bench.locator("thead th:visible")).to_have_text(columns.split("|"))
+    expect(bench.locator("tbody tr").last.locator("td")).to_have_count(11)
     bench.locator(".numbers > summary").click()
     page.locator("#run-bar .run").click()
-    expect(page.locator("#run-bar .item", has_text=translations[0]).locator(".how")).to_have_text(
-        f"BLEU {last['bleu']:.1f}"
-    )
+    expect(page.locator("#run-bar .item", has_text=translations[0]).locator(".how")).to_have_text(result)
     page.keyboard.press("Escape")
     choose_run(page, runs[SHIPPED].title)
     expect(now).to_have_text("100 %")
-    expect(bench.locator(".accuracy-title")).to_have_text("Accuracy")
+    expect(bench.locator(".second-key")).to_be_hidden()
+
+
+def test_a_translation_of_sentences_shows_bleu_and_chrf(lab_with_translator: str, empty_page: Page):
+    empty_page.goto(f"{lab_with_translator}?run={TRANSLATOR}")
+    bench = empty_page.locator("#bench-view")
+    expect(bench.locator(".accuracy-now")).to_have_text("48.8")
+    expect(bench.locator(".accuracy-title")).to_have_text("Translation quality")
+    expect(bench.locator(".quality-key")).to_have_text("BLEU")
+    expect(bench.locator(".second-key")).to_have_text("chrF")
+    expect(empty_page.locator("#run-bar .status")).to_have_text("finished, BLEU 48.8")
 
 
 @pytest.mark.parametrize(("size", "least"), [(LAPTOP, 96), (SCREEN, 150), (XGA, 80), (PHONE, 60)])

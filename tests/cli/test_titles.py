@@ -30,7 +30,7 @@ def test_runs_are_listed_with_their_titles_the_latest_first(lab):
     heading, *rows, last = output.splitlines()
     assert heading.split("  ")[0] == "title"
     assert [row.split("  ")[0] for row in rows] == ["tiny 2", "Without dropout"]
-    assert "25.0" in rows[1]
+    assert "exact match 25.0" in rows[1]
     listed = json.loads(last)["runs"]
     assert listed[1] == {
         "run": "tiny-1",
@@ -42,6 +42,10 @@ def test_runs_are_listed_with_their_titles_the_latest_first(lab):
         "step": 4,
         "steps": 8,
         "exact_match": 0.25,
+        "train_exact_match": None,
+        "train_token_accuracy": None,
+        "headline": [{"measure": "exact_match", "name": "exact match", "value": 0.25}],
+        "without_bleu": "",
         "quality": None,
         "created": "2026-02-28T12:30:00+00:00",
     }

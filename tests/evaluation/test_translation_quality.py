@@ -12,6 +12,7 @@ from core.__main__ import main
 from core.config import preset_to_yaml
 from core.config.tasks import OwnPairsConfig
 from core.evaluation.accuracy import evaluate
+from core.evaluation.headline import HeadlineFigure
 from core.evaluation.outputs import decode_unpadded
 from core.evaluation.translating import translate_pairs
 from core.evaluation.translation_quality import (
@@ -234,7 +235,9 @@ def test_training_prints_bleu_and_chrf(translation_preset, root, tmp_path, capsy
     preset.write_text(preset_to_yaml(translation_preset))
     assert main(["--checkpoints", str(root), "train", "--preset", str(preset), "--seeds", "2", "--json"]) == 0
     printed = capsys.readouterr().out
-    assert len(re.findall(r"validation loss \d\.\d{4}  BLEU +\d+\.\d  chrF +\d+\.\d  exact match", printed)) == 4
+    assert (
+        len(re.findall(r"validation loss \d\.\d{4}  exact match +\d+\.\d%  BLEU +\d+\.\d  chrF +\d+\.\d", printed)) == 4
+    )
     result = last_json(printed)
     runs = result["runs"]
     assert result["bleu"]["mean"] == pytest.approx(sum(run["bleu"] for run in runs) / 2)
@@ -247,7 +250,10 @@ def test_scores_survive_export_and_import(translation_runs, root):
     folder, exported = RunFolder(translation_runs, "translation"), root.parent / "model.safetensors"
     export_weights(folder, exported)
     facts = load_run(folder.path).facts
-    assert import_run(root, exported, name="copy").read_info().quality == RunQuality(**facts["quality"])
+    info = import_run(root, exported, name="copy").read_info()
+    assert info.quality == RunQuality(**facts["quality"])
+    assert info.figures == tuple(HeadlineFigure(**figure) for figure in facts["headline"])
+    assert [figure.name for figure in info.figures] == ["exact match", "BLEU"]
 
 
 # ---- commands and report

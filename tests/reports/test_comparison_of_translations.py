@@ -1,6 +1,7 @@
 """Translation runs compared: BLEU and chrF of each, and paired bootstrap resampling of every two."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from core.evaluation.bootstrap import RESAMPLES, SEED, paired_bootstraps
 from core.evaluation.outputs import decode_unpadded
 from core.evaluation.translating import translate_pairs
 from core.evaluation.translation_quality import copying_quality, reference_texts
-from core.reports.comparison import Comparison, as_data, compare, describe_quality
+from core.reports.comparison import Comparison, as_data, compare, describe_pair, describe_quality
 from core.runs import RunFolder
 from core.runs.run import Runs
 from core.tasks import fixed_pairs
@@ -66,9 +67,17 @@ def test_the_data_has_scores_settings_of_the_test_and_curves(comparison):
     assert curves == {"french": [0, 4, 8], "longer": list(range(0, 41, 4)), "old": []}
 
 
-def test_two_translations_are_described_by_bleu_and_not_by_exact_match(comparison):
+def test_answers_of_few_words_are_compared_by_exact_match_and_then_by_bleu(comparison):
+    pair, data = comparison.pairs[1], as_data(comparison)
+    quality = describe_quality(pair.first, pair.second, pair.quality, bleu_name="BLEU")
+    assert data["pairs"][1]["in_words"] == f"{describe_pair(pair)} {quality}"
+    assert list(data["groups"][0]["figures"])[:3] == ["exact_match", "bleu", "chrf"]
+
+
+def test_two_translations_of_long_texts_are_described_by_bleu_and_not_by_exact_match(comparison):
     pair = comparison.pairs[1]
-    sentence = as_data(comparison)["pairs"][1]["in_words"]
+    by_bleu = replace(comparison, headline=replace(comparison.headline, measures=("bleu",)))
+    sentence = as_data(by_bleu)["pairs"][1]["in_words"]
     assert sentence == describe_quality(pair.first, pair.second, pair.quality, bleu_name="BLEU")
     assert sentence.startswith(f"french-seed-0 has BLEU {pair.quality['bleu'].first:.1f} and chrF ")
     assert "Paired bootstrap resampling: 1,000 resamples of the test pairs, seed 12345" in sentence
@@ -112,7 +121,7 @@ def test_the_command_prints_scores_and_tests(shelf, capsys):
         "paired bootstrap resampling: 1,000 resamples, seed 12345\n",
     ):
         assert text in output
-    header, *rows = output.split("  first")[1].splitlines()[:7]
+    header, *rows = output.split("  first")[-1].splitlines()[:7]
     assert " ".join(header.split()) == "second BLEU 95 % interval p chrF 95 % interval p"
     assert [row.split()[:2] for row in rows] == [[pair["first"], pair["second"]] for pair in data["pairs"]]
     assert main([*command, "longer,old"]) == 0

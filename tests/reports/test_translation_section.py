@@ -1,4 +1,4 @@
-"""A report on a translation: BLEU and chrF in place of exact match, greedy and by beam search, and samples as text."""
+"""A report on a translation: BLEU and chrF, greedy and by beam search, and samples as text."""
 
 import hashlib
 import json
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from core.config.tasks import OwnPairsConfig
+from core.evaluation.headline import Headline
 from core.evaluation.outputs import decode_unpadded
 from core.evaluation.translation_quality import copying_quality, reference_texts, source_texts
 from core.generation import Beam
@@ -25,6 +26,7 @@ from tests.support.decodes import counted_decodes
 from tests.support.trainings import train_run
 
 pytest.importorskip("num2words")
+BLEU_ONLY = Headline(("bleu",), {"bleu": "BLEU"}, "13a")
 FINISHED = TrainingOutcome(step=8, steps=8, message="", train_loss=None, guessing_loss=3.9)
 
 
@@ -54,12 +56,14 @@ def translating(scripted, task, pairs, answers):
     )
 
 
-def test_a_report_decodes_each_input_once_with_padding_and_once_without(written):
+def test_a_report_decodes_each_input_once_with_padding_and_once_without(written, monkeypatch):
+    monkeypatch.setattr("core.evaluation.headline.LONG", 1)  # judged by BLEU, so without accuracy by length
     with counted_decodes() as counts:
         write_report(Runs(written[1].path.parent)["french"], sequences=60)
     of_kind = {kind: [count for (of, _), count in counts.items() if of == kind] for kind in ("greedy", "beam")}
     assert of_kind["beam"] == [1] * 60
-    assert sorted(of_kind["greedy"]) == [2] * 59 + [3]  # the example is decoded once more, with its candidates
+    # Training pairs are decoded once; the example is decoded once more than the others, with its candidates.
+    assert sorted(of_kind["greedy"]) == [1] * 50 + [2] * 59 + [3]
 
 
 def test_the_report_of_a_translation_has_scores_signatures_and_samples(written):
@@ -86,18 +90,34 @@ def test_the_report_of_a_translation_has_scores_signatures_and_samples(written):
     assert report.markdown.count("- Source: ") == 12
     assert f"- Source: {source_texts(loaded.task, pairs)[0]}\\\n  Greedy: " in report.markdown
     assert f"  Reference: {reference_texts(loaded.task, pairs)[11]}\n" in report.markdown
-    assert sorted(report.figures) == ["accuracy.png", "loss.png"]
+    assert sorted(report.figures) == ["accuracy.png", "accuracy_by_length.png", "loss.png"]
 
 
-def test_no_sentence_of_it_judges_by_exact_match(written):
+def test_answers_of_few_words_are_judged_by_exact_match_and_bleu_is_beside_it(written):
     report, _ = written
-    assert report.summary.startswith("This model's translations have BLEU ")
-    sentences = report.markdown.partition("## Metrics")[0] + report.markdown.partition("## Loss and accuracy")[2]
-    assert not re.search("exact|solve|fails at", sentences)
+    bleu = report.metrics["translation"]["greedy"]["bleu"]
+    assert report.summary == (
+        "This model does not solve its task: 0 of 60 held-out inputs (0\N{NO-BREAK SPACE}%) are answered exactly. "
+        f"BLEU is {bleu:.1f}, chrF {report.metrics['translation']['greedy']['chrf']:.1f}."
+    )
+    assert [figure["name"] for figure in report.metrics["headline"]] == ["exact match", "BLEU"]
+    assert f"| BLEU | {bleu:.1f} |\n| exact match, each input decoded separately |" in report.markdown
+    assert "## Outcomes" in report.markdown
     assert "The translations are no better than the sources themselves" in report.markdown
 
 
-def test_a_report_whose_metrics_have_no_bleu_draws_their_accuracy(written, tmp_path):
+def test_long_texts_are_judged_by_bleu_and_no_sentence_by_exact_match(scripted, task):
+    pairs = fixed_pairs(task, 40, split="test")
+    spoilt = pairs.tgt_out.clone()
+    spoilt[::2, 0] = task.tgt_vocab.encode(["mille"])[0]
+    measured = replace(measure(translating(scripted, task, pairs, spoilt.tolist()), task, pairs), headline=BLEU_ONLY)
+    sentences = [verdict(measured), *findings(measured, FINISHED)]
+    assert sentences[0].startswith(f"This model's translations have BLEU {measured.quality.bleu:.1f} and chrF ")
+    assert not re.search("exact|solve|fails at", " ".join(sentences))
+
+
+def test_a_report_whose_metrics_have_no_bleu_draws_their_accuracy(written, tmp_path, monkeypatch):
+    monkeypatch.setattr("core.evaluation.headline.LONG", 1)  # BLEU decides
     _, folder = written
     lines = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
     older = [{name: value for name, value in line.items() if name not in ("bleu", "chrf")} for line in lines]
@@ -105,8 +125,9 @@ def test_a_report_whose_metrics_have_no_bleu_draws_their_accuracy(written, tmp_p
     copy.best.write_bytes(folder.best.read_bytes())
     copy.metrics.write_text("".join(json.dumps(line) + "\n" for line in older))
     report = write_report(Runs(tmp_path)["french"], sequences=60)
-    assert report.figures["accuracy.png"] != written[0].figures["accuracy.png"]
-    assert report.metrics["translation"] == written[0].metrics["translation"]
+    newer = write_report(Runs(folder.path.parent)["french"], sequences=60)
+    assert report.figures["accuracy.png"] != newer.figures["accuracy.png"]
+    assert report.metrics["translation"] == newer.metrics["translation"]
 
 
 def test_scores_by_length_are_those_of_the_outputs_in_each_group(preset, task):
@@ -127,7 +148,7 @@ def test_scores_by_length_are_those_of_the_outputs_in_each_group(preset, task):
 def test_a_good_translation_has_its_scores_as_the_verdict_and_no_findings(scripted, task):
     pairs = fixed_pairs(task, 40, split="test")
     model = translating(scripted, task, pairs, pairs.tgt_out.tolist())
-    measured = measure(model, task, pairs)
+    measured = replace(measure(model, task, pairs), headline=BLEU_ONLY)
     copying = copying_quality(task, pairs)
     assert verdict(measured) == (
         "This model's translations have BLEU 100.0 and chrF 100.0 on 40 held-out inputs, decoded greedily; the sources "
@@ -139,20 +160,21 @@ def test_a_good_translation_has_its_scores_as_the_verdict_and_no_findings(script
 def test_a_translation_that_depends_on_padding_is_found_by_bleu(scripted, task):
     pairs = fixed_pairs(task, 40, split="test")
     measured = measure(translating(scripted, task, pairs, pairs.tgt_out.tolist()), task, pairs)
-    spoilt = replace(measured, evaluation=replace(measured.evaluation, bleu=80.0))
+    spoilt = replace(measured, headline=BLEU_ONLY, evaluation=replace(measured.evaluation, bleu=80.0))
     assert "in padded batches BLEU is 80.0, without padding 100.0" in " ".join(findings(spoilt, FINISHED))
 
 
 def test_every_model_is_compared_with_the_same_reference_also_where_another_is_correct(scripted, tmp_path):
     path = tmp_path / "pairs.tsv"
-    path.write_text("".join(f"the a{n}\tle b{n}\nthe a{n}\tla b{n}\n" for n in range(60)))
+    path.write_text("".join(f"the a{n}\tle b{n} est grand\nthe a{n}\tla b{n} est grand\n" for n in range(60)))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     kinds = {"source_tokens": "word", "answer_tokens": "word", "unknown": "refuse"}
     task = build_task(OwnPairsConfig(data=digest, num_sources=60, **kinds), pairs=path)
     pairs = fixed_pairs(task, 6, split="test")
-    other = [task.tgt_vocab.encode(["la", row[1]]) for row in map(task.tgt_vocab.decode, pairs.tgt_out.tolist())]
+    other = [task.tgt_vocab.encode(["la", *row[1:4]]) for row in map(task.tgt_vocab.decode, pairs.tgt_out.tolist())]
     measured = measure(translating(scripted, task, pairs, [[*row, EOS_ID] for row in other]), task, pairs)
     assert measured.exact_match_unpadded == 1
+    assert (measured.figures[0].name, measured.figures[0].value) == ("wrong answers", 0)
     assert measured.quality.chrf < 100
 
 

@@ -95,13 +95,13 @@ def test_the_estimate_is_about_the_processor_time_of_a_recorded_training(tiny, r
 
 def test_evaluations_and_snapshots_count_at_every_evaluation_and_saves_every_five_seconds(tiny, monkeypatch):
     preset = tiny.with_changes({"training.steps": 10, "training.evaluate_every": 4, "training.validation_sequences": 5})
-    # Evaluations and snapshots after 0, 4, 8 and 10 updates.
+    # Evaluations and snapshots after 0, 4, 8 and 10 updates; each evaluates as many training pairs as validation pairs.
     set_costs(monkeypatch, update=1.0)
     assert midpoint(preset) == pytest.approx(10)
     set_costs(monkeypatch, update=1.0, per_sequence=0.1)
-    assert midpoint(preset) == pytest.approx(10 + 4 * 5 * 0.1)
+    assert midpoint(preset) == pytest.approx(10 + 4 * (5 + 5) * 0.1)
     set_costs(monkeypatch, update=1.0, per_batch=0.5)
-    assert midpoint(preset) == pytest.approx(10 + 4 * 0.5)
+    assert midpoint(preset) == pytest.approx(10 + 4 * 2 * 0.5)
     set_costs(monkeypatch, update=1.0, snapshot=0.25)
     assert midpoint(preset) == pytest.approx(10 + 4 * 0.25)
     set_costs(monkeypatch, update=1.0, save=0.5)
@@ -186,7 +186,7 @@ def test_a_model_too_large_for_a_snapshot_counts_its_inputs_like_evaluated_ones(
     state = new_state(tiny)
     decoded = estimate.SnapshotTaker(state.task, state.model).num_decoded
     assert decoded > 1
-    assert midpoint(tiny) == pytest.approx(3 * (16 + decoded) * 0.01)
+    assert midpoint(tiny) == pytest.approx(3 * (16 + 16 + decoded) * 0.01)
 
 
 def test_scheduled_sampling_is_measured_at_its_slowest_update(tiny):
@@ -269,7 +269,7 @@ def test_an_evaluation_of_many_is_extrapolated_from_one_and_a_few(tiny, monkeypa
 def test_only_the_validation_pairs_that_exist_are_counted(tiny, monkeypatch):
     set_costs(monkeypatch, per_sequence=0.01)
     monkeypatch.setattr(estimate, "fixed_pairs", lambda task, count, **_: fixed_pairs(task, 3, split="validation"))
-    assert midpoint(tiny) == pytest.approx(3 * 3 * 0.01)
+    assert midpoint(tiny) == pytest.approx(3 * (3 + 16) * 0.01)
 
 
 def test_the_number_of_threads_is_restored(tiny):

@@ -3,12 +3,14 @@ import test from "node:test";
 
 import { formatResult, formatPercents } from "../../ui/web/format.js";
 
-test("a translation shows BLEU by its name, other runs exact match, and unmeasured ones nothing", () => {
-  const quality = { bleu: 23.649, chrf: 51.6, bleu_name: "BLEU" };
-  assert.equal(formatResult({ quality, exact_match: 0.003 }), "BLEU 23.6");
-  assert.equal(formatResult({ quality: { ...quality, bleu_name: "character BLEU" }, exact_match: 1 }), "character BLEU 23.6");
-  assert.equal(formatResult({ quality: null, exact_match: 0.9912 }, 2), "99.12 %");
-  assert.equal(formatResult({ quality: null, exact_match: null }), "");
+test("a run shows the figures that decide by their names, the first first, and an unmeasured one nothing", () => {
+  const bleu = { measure: "bleu", name: "character BLEU", value: 23.649 };
+  const exact = { measure: "exact_match", name: "exact match", value: 0.9912 };
+  assert.equal(formatResult({ headline: [bleu] }), "character BLEU 23.6");
+  assert.equal(formatResult({ headline: [exact, bleu] }, 2), "exact match 99.12 %, character BLEU 23.6");
+  assert.equal(formatResult({ headline: [{ measure: "error_rate", name: "WER", value: 0.25 }] }), "WER 25.0 %");
+  assert.equal(formatResult({ headline: [{ measure: "perplexity", name: "perplexity", value: 4.314 }] }), "perplexity 4.31");
+  assert.equal(formatResult({ headline: [] }), "");
 });
 
 test("two fractions that differ are printed differently", () => {

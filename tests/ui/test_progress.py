@@ -14,7 +14,7 @@ from core.config import Preset
 from core.runs import RunFolder, RunInfo
 from core.server import Runs
 from core.server.access import VisitorRuns
-from core.training.history import EVALUATION_COLUMNS, POINT_COLUMNS
+from core.training.history import EVALUATION_COLUMNS, OPTIONAL_COLUMNS, POINT_COLUMNS
 from tests.ui.server_functions import call
 from ui.api import Api
 from ui.components.run_bar import run_bar
@@ -149,7 +149,6 @@ def test_the_script_asks_for_what_it_lacks_and_ends_with_what_a_new_page_gets(no
         assert held == {
             "widths": {name: new[name]["width"] for name in ("points", "evaluations")},
             "points": new["points"]["columns"],
-            "evaluations": evaluations
-            | {name: [None] * len(evaluations["step"]) for name in ("free_running_loss", "bleu", "chrf")},
+            "evaluations": evaluations | {name: [None] * len(evaluations["step"]) for name in OPTIONAL_COLUMNS},
         }
     assert [each["points"]["from"] for each in responses][2:5] == [30, 300, 0]

@@ -193,7 +193,7 @@ def test_the_feed_says_what_the_bar_shows(runs: Runs):
     assert (answer["status"], answer["step"], answer["steps"]) == ("finished", 1000, 1000)
     assert answer["title"] == runs[SHIPPED].title
     assert answer["task"] == "reverse 3–10 digits"
-    assert answer["exact_match"] == 1
+    assert answer["headline"] == [{"measure": "exact_match", "name": "exact match", "value": 1}]
     assert (answer["shipped"], answer["stoppable"], answer["resumable"]) == (True, False, False)
     json.dumps(answer, allow_nan=False)
 
@@ -203,9 +203,12 @@ def test_the_feed_and_the_list_say_bleu_of_a_translation_and_of_no_other_run(run
     quality = {"bleu": 23.6, "chrf": 51.6, "bleu_name": "BLEU"}
     folder.write_info(folder.read_info().model_copy(update={"quality": RunQuality(**quality)}))
     bar = Bar(runs)
-    shown = {SHIPPED: None, "tiny-1": quality}
-    assert {name: bar.feed(run=name)["quality"] for name in shown} == shown
-    assert {each["id"]: each["quality"] for each in bar.list_runs()["runs"]} == shown
+    shown = {
+        SHIPPED: [{"measure": "exact_match", "name": "exact match", "value": 1}],
+        "tiny-1": [{"measure": "bleu", "name": "BLEU", "value": 23.6}],
+    }
+    assert {name: bar.feed(run=name)["headline"] for name in shown} == shown
+    assert {each["id"]: each["headline"] for each in bar.list_runs()["runs"]} == shown
 
 
 def test_a_shipped_run_that_translates_is_offered_whatever_run_is_open(runs: Runs, tiny):

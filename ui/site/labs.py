@@ -142,7 +142,7 @@ def _record_of(run: Run) -> dict[str, Any]:
         "steps": run.preset.training.steps,
         "best_step": info.best_step,
         "exact_match": info.exact_match,
-        "quality": info.quality and info.quality.model_dump(),
+        "headline": [figure.model_dump() for figure in info.figures],
         "points": history.points(),
         "evaluations": evaluations,
         "replay": [
@@ -174,6 +174,8 @@ def _check_task(preset: Preset) -> None:
     training = preset.training
     if training.gradient_accumulation_steps > 1 or training.micro_batch_tokens or training.tokens_per_batch:
         raise InputError(f"preset={preset.name!r}: the site trains one batch of a fixed size in each update")
+    if training.patience:
+        raise InputError(f"preset={preset.name!r}: training.patience={training.patience}: the site stops no run early")
     if preset.bug or not getattr(preset.task, "eos_in_targets", True):
         raise InputError(f"preset={preset.name!r}: the site trains no bugs, and no targets without <EOS>")
 

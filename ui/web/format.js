@@ -25,11 +25,16 @@ export function formatPercents(one, other) {
   return [formatPercent(one, digits ?? 1), formatPercent(other, digits ?? 1)];
 }
 
-/** A run's validation result: "BLEU 23.6" for a translation, otherwise exact match in percent; "" if not measured. */
-export function formatResult({ quality, exact_match: exact }, digits = 1) {
-  if (quality) return quality.bleu_name + " " + quality.bleu.toFixed(1);
-  return exact == null ? "" : formatPercent(exact, digits);
+/** A figure that decides how good a run is, without its name: BLEU as a score, perplexity as a number, others in percent. */
+export function formatFigure({ measure, value }, digits = 1) {
+  if (value == null) return "–";
+  if (measure === "bleu") return value.toFixed(1);
+  return measure === "perplexity" ? value.toFixed(2) : formatPercent(value, digits);
 }
+
+/** The figures of a run that decide, the first first: "exact match 75.0 %, BLEU 82.0"; "" if nothing was measured. */
+export const formatResult = ({ headline }, digits = 1) =>
+  (headline ?? []).map((figure) => figure.name + " " + formatFigure(figure, digits)).join(", ");
 
 /** A duration in one or two units. */
 export function formatSeconds(seconds) {

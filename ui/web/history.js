@@ -1,5 +1,8 @@
 // The metrics of one run for the charts: columns of equal length, ordered by step.
 
+/** The metrics that only some runs have. */
+export const FURTHER = ["free_running_loss", "bleu", "chrf", "error_rate", "token_error_rate", "train_token_accuracy", "train_exact_match"];
+
 /**
  * An empty history. `points` has rows of training steps, `evaluations` of evaluations: all in a short run, otherwise
  * those with extreme values in groups of `widths` steps.
@@ -8,11 +11,11 @@ export function emptyHistory() {
   return {
     widths: { points: 0, evaluations: 0 },
     points: { step: [], loss: [], learning_rate: [], gradient_norm: [] },
-    evaluations: { step: [], loss: [], token_accuracy: [], exact_match: [], free_running_loss: [], bleu: [], chrf: [] },
+    evaluations: { step: [], loss: [], token_accuracy: [], exact_match: [], ...Object.fromEntries(FURTHER.map((name) => [name, []])) },
   };
 }
 
-/** Whether the evaluations have a metric: not all runs have a free-running loss, or BLEU and chrF. */
+/** Whether the evaluations have a metric; see FURTHER. */
 export const isMeasured = ({ evaluations }, name) => evaluations[name].some((value) => value != null);
 
 /** The last step, or -1. */

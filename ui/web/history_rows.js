@@ -1,12 +1,10 @@
 // The metrics of one run as rows of a table and of a CSV file; see history.js.
 
-import { isMeasured, nearestIndex } from "./history.js";
-
-const FURTHER = ["free_running_loss", "bleu", "chrf"]; // metrics that only some runs have
+import { FURTHER, isMeasured, nearestIndex } from "./history.js";
 
 /**
- * One row per evaluation of the charts with all metrics; per-step metrics are those of the nearest step. The free-running
- * loss, BLEU and chrF follow the validation loss if they were measured.
+ * One row per evaluation of the charts with all metrics; per-step metrics are those of the nearest step. Those that
+ * only some runs have follow the validation loss.
  */
 export function evaluationRows({ points, evaluations }) {
   const further = FURTHER.filter((name) => isMeasured({ evaluations }, name));

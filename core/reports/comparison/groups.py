@@ -14,6 +14,7 @@ from typing import Any
 from core.config import Preset
 from core.evaluation.accuracy import evaluate
 from core.evaluation.group_tests import GroupTest, Measure, Test, compare_groups, holm, smallest_p
+from core.evaluation.headline import headline_of
 from core.evaluation.significance import Spread, t_interval
 from core.reports.comparison.comparable import MAX_GROUPED_RUNS, check_comparable, differing_settings
 from core.reports.comparison.measurement import ComparisonProgress
@@ -338,7 +339,8 @@ def _measured(runs: Runs, name: str, measure: Measure, sequences: int) -> tuple[
     evaluation = evaluate(loaded.model, pairs, free_running_loss=measure == "free_running_loss", task=loaded.task)
     value = getattr(evaluation, measure)
     if value is None:
-        raise InputError(f"--measure={measure} is measured for translations only")
+        text, why = f"--measure={measure} is measured for translations only", headline_of(loaded.task).without_bleu
+        raise InputError(f"{text}. {why}" if why else text)
     return float(value), evaluation.sequences
 
 

@@ -12,6 +12,8 @@ import pandas as pd
 from core.evaluation.answers import answer_parts, join_parts
 from core.evaluation.bootstrap import PairedBootstrap, paired_bootstraps
 from core.evaluation.by_length import AccuracyByLength, collect_lengths, held_out_by_length, measure_lengths
+from core.evaluation.error_rates import nearest_reference
+from core.evaluation.headline import Headline, headline_of
 from core.evaluation.significance import PairedOutcomes, pair_outcomes
 from core.evaluation.translation_quality import (
     TranslationQuality,
@@ -26,7 +28,7 @@ from core.reports.comparison.comparable import RunGroup, check_comparable, diffe
 from core.runs import RunInfo
 from core.runs.run import Run
 from core.storage.errors import InputError
-from core.tasks import Batch, fixed_pairs
+from core.tasks import Batch, Task, fixed_pairs
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,9 @@ class RunMeasurement:
         token_accuracy_teacher_forced: with the reference so far as decoder input, 0-1.
         loss: teacher-forced, nats per token.
         curve: accuracy by length; None if not requested, or not available for the task.
-        translations: the greedy outputs as text, if the task is a translation.
-        quality: BLEU and chrF of ``translations``; None if the task is not a translation.
+        translations: the greedy outputs as text, if they are measured by BLEU.
+        quality: BLEU and chrF of ``translations``; None if the task's answers have no BLEU.
+        token_error_rate: free-running, edits to the nearest references per token of them; None unless it decides.
     """
 
     is_exact: tuple[bool, ...]
@@ -63,6 +66,7 @@ class RunMeasurement:
     curve: AccuracyByLength | None
     translations: tuple[str, ...] = ()
     quality: TranslationQuality | None = None
+    token_error_rate: float | None = None
 
     @property
     def exact_match(self) -> float:
@@ -118,7 +122,8 @@ class Comparison:
         groups: the runs by their settings; the runs of one group differ only in the seed.
         settings: settings that differ, with the value of each group; see ``differing_settings``.
         pairs: every two of the runs.
-        copying: BLEU and chrF of the untranslated sources; None if the task is not a translation.
+        headline: what decides between the runs.
+        copying: BLEU and chrF of the untranslated sources; None if the task's answers have no BLEU.
     """
 
     task: str
@@ -128,6 +133,7 @@ class Comparison:
     groups: tuple[RunGroup, ...]
     settings: Mapping[str, tuple[Any, ...]]
     pairs: tuple[PairedComparison, ...]
+    headline: Headline
     copying: TranslationQuality | None = None
 
     def of(self, group: RunGroup) -> list[ComparedRun]:
@@ -211,11 +217,12 @@ def _comparison_of(compared: Sequence[ComparedRun], items: Batch) -> Comparison:
     """Group runs that were measured on the same items, and compare every pair."""
     first = compared[0].loaded
     bootstraps: Mapping[tuple[str, str], Mapping[str, PairedBootstrap]] = {}
-    if first.task.bleu_tokenizer is not None:
+    headline = headline_of(first.task)
+    if headline.bleu_tokenizer is not None:
         bootstraps = paired_bootstraps(
             {run.name: run.measurement.translations for run in compared},
             reference_texts(first.task, items),
-            tokenizer=first.task.bleu_tokenizer,
+            tokenizer=headline.bleu_tokenizer,
         )
     presets = {run.name: run.loaded.preset for run in compared}
     groups = group_runs(presets, titles={run.name: run.title for run in compared})
@@ -235,6 +242,7 @@ def _comparison_of(compared: Sequence[ComparedRun], items: Batch) -> Comparison:
             )
             for one, other in combinations(compared, 2)
         ),
+        headline=headline,
         copying=copying_quality(first.task, items),
     )
 
@@ -257,9 +265,10 @@ def _measure(loaded: Trained, pairs: Batch, sets: dict[int, Batch]) -> Iterator[
     tokens = table.num_tokens.sum()
     translations: list[str] = []
     quality = None
-    if task.bleu_tokenizer is not None:
+    headline = headline_of(task)
+    if (tokenizer := headline.bleu_tokenizer) is not None:
         translations = [answer_text(task, output) for output in table.output]
-        quality = score_translations(translations, reference_texts(task, pairs), tokenizer=task.bleu_tokenizer)
+        quality = score_translations(translations, reference_texts(task, pairs), tokenizer=tokenizer)
     yield RunMeasurement(
         is_exact=tuple(table.is_exact.tolist()),
         token_accuracy=float(table.correct_tokens.sum() / tokens),
@@ -268,4 +277,12 @@ def _measure(loaded: Trained, pairs: Batch, sets: dict[int, Batch]) -> Iterator[
         curve=collect_lengths(model, task, sets, points),
         translations=tuple(translations),
         quality=quality,
+        token_error_rate=_token_error_rate(task, table) if "token_error_rate" in headline.measures else None,
     )
+
+
+def _token_error_rate(task: Task, table: pd.DataFrame) -> float:
+    """Return the edits from outputs to their nearest references, per token of those."""
+    answers = zip(table.output, table.input, strict=True)
+    nearest = [nearest_reference(output, task.references(source)) for output, source in answers]
+    return sum(distance for distance, _ in nearest) / max(1, sum(len(reference) for _, reference in nearest))

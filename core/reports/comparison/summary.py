@@ -6,10 +6,11 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
+from core.evaluation.accuracy import perplexity
 from core.evaluation.bootstrap import RESAMPLES, SEED, PairedBootstrap
 from core.evaluation.by_length import AccuracyByLength
+from core.evaluation.headline import Headline
 from core.evaluation.significance import PairedOutcomes, Spread
-from core.evaluation.translation_quality import TranslationQuality
 from core.reports.comparison.comparable import RunGroup
 from core.reports.comparison.measurement import ComparedRun, Comparison, PairedComparison
 from core.reports.formatting import count, percent
@@ -22,12 +23,24 @@ METRICS: dict[str, Callable[[ComparedRun], float]] = {
     "loss": lambda run: run.measurement.loss,
     "seconds": lambda run: run.info.seconds,
 }
+HEADLINE_METRICS: dict[str, Callable[[ComparedRun], float]] = {  # others have a measurement of their own
+    "exact_match": METRICS["exact_match"],
+    "error_rate": lambda run: 1 - run.measurement.exact_match,  # an item is right with any of its references
+    "perplexity": lambda run: perplexity(run.measurement.loss),
+}
 
 
-def metrics_of(run: ComparedRun) -> dict[str, float]:
-    """Return the metrics of a run by name: ``METRICS``, and of a translation ``bleu`` and ``chrf`` before them."""
-    quality = run.measurement.quality
-    scores = {"bleu": quality.bleu, "chrf": quality.chrf} if quality else {}
+def metrics_of(run: ComparedRun, headline: Headline) -> dict[str, float]:
+    """Return the metrics of a run by name: those of the headline first, ``chrf`` after ``bleu``, then ``METRICS``."""
+    measured = run.measurement
+    scores: dict[str, float] = {}
+    for measure in headline.measures:
+        if measure == "bleu" and measured.quality:
+            scores |= {"bleu": measured.quality.bleu, "chrf": measured.quality.chrf}
+        elif measure == "token_error_rate" and measured.token_error_rate is not None:
+            scores[measure] = measured.token_error_rate
+        elif measure in HEADLINE_METRICS:
+            scores[measure] = HEADLINE_METRICS[measure](run)
     return scores | {name: metric(run) for name, metric in METRICS.items()}
 
 
@@ -108,10 +121,11 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     return {
         "task": comparison.task,
         "sequences": comparison.sequences,
-        "runs": [_run_data(run, label_of[run.name]) for run in comparison.runs],
+        "headline": _headline_data(comparison.headline),
+        "runs": [_run_data(run, label_of[run.name], comparison.headline) for run in comparison.runs],
         "groups": [_group_data(comparison, group) for group in comparison.groups],
         "settings": {key: list(values) for key, values in comparison.settings.items()},
-        "pairs": [_pair_data(pair, titles, comparison.copying) for pair in comparison.pairs],
+        "pairs": [_pair_data(pair, titles, comparison) for pair in comparison.pairs],
         "translation": _translation_data(comparison),
         "lengths": _length_data(comparison),
         "cautions": cautions(comparison),
@@ -153,7 +167,13 @@ def _signed(fraction: float, digits: int) -> str:
     return text.lstrip("+\N{MINUS SIGN}") if not float(text.replace("\N{MINUS SIGN}", "-")) else text
 
 
-def _run_data(run: ComparedRun, group: str) -> dict[str, Any]:
+def _headline_data(headline: Headline) -> dict[str, Any]:
+    """Return the measures that decide, the first first, with their names, and why there is no BLEU."""
+    measures = [{"measure": each, "name": headline.names[each]} for each in headline.measures]
+    return {"measures": measures, "without_bleu": headline.without_bleu}
+
+
+def _run_data(run: ComparedRun, group: str, headline: Headline) -> dict[str, Any]:
     loaded, info = run.loaded, run.info
     return {
         "run": run.name,
@@ -165,7 +185,7 @@ def _run_data(run: ComparedRun, group: str) -> dict[str, Any]:
         "step": loaded.step,
         "seed": loaded.preset.training.seed,
         "parameters": run.parameters,
-    } | metrics_of(run)
+    } | metrics_of(run, headline)
 
 
 def _translation_data(comparison: Comparison) -> dict[str, Any] | None:
@@ -177,16 +197,17 @@ def _translation_data(comparison: Comparison) -> dict[str, Any] | None:
 
 def _group_data(comparison: Comparison, group: RunGroup) -> dict[str, Any]:
     runs = comparison.of(group)
-    measured = [metrics_of(run) for run in runs]
+    measured = [metrics_of(run, comparison.headline) for run in runs]
     metrics = {name: asdict(Spread.of([each[name] for each in measured])) for name in measured[0]}
-    names = ("validation_loss", "exact_match", *(() if comparison.copying is None else ("bleu",)))
+    recorded = ("bleu", "error_rate", "token_error_rate")
+    names = ("validation_loss", "exact_match", *(name for name in recorded if name in comparison.headline.measures))
     by_step = {name: mean_curve([_recorded(run, name) for run in runs]) for name in names}
     identity = {"label": group.label, "runs": list(group.runs), "seeds": list(group.seeds), "n": len(runs)}
     return identity | {"figures": metrics, "by_step": by_step}
 
 
 def _recorded(run: ComparedRun, name: str) -> tuple[list[int], list[float]]:
-    """Return steps and values of a metric of the evaluations; older runs have no recorded BLEU."""
+    """Return steps and values of a metric of the evaluations; older runs lack some of them."""
     values = run.evaluations.get(name, [])
     measured = [
         (step, value) for step, value in zip(run.evaluations["step"], values, strict=False) if value is not None
@@ -194,13 +215,16 @@ def _recorded(run: ComparedRun, name: str) -> tuple[list[int], list[float]]:
     return [step for step, _ in measured], [value for _, value in measured]
 
 
-def _pair_data(pair: PairedComparison, titles: dict[str, str], copying: TranslationQuality | None) -> dict[str, Any]:
+def _pair_data(pair: PairedComparison, titles: dict[str, str], comparison: Comparison) -> dict[str, Any]:
     outcome = pair.outcome
     titled = replace(pair, first=titles[pair.first], second=titles[pair.second])
-    if pair.quality and copying:
-        in_words = describe_quality(titled.first, titled.second, pair.quality, bleu_name=copying.bleu_name)
-    else:
-        in_words = describe_pair(titled)
+    sentences = []
+    for measure in comparison.headline.measures:
+        if measure == "bleu" and pair.quality:
+            name = comparison.headline.names["bleu"]
+            sentences.append(describe_quality(titled.first, titled.second, pair.quality, bleu_name=name))
+        else:
+            sentences.append(describe_pair(titled))
     return {
         "quality": pair.quality and {name: _bootstrap_data(each) for name, each in pair.quality.items()},
         "first": pair.first,
@@ -213,7 +237,7 @@ def _pair_data(pair: PairedComparison, titles: dict[str, str], copying: Translat
         "p_value": outcome.p_value,
         "points": list(format_points(outcome)),
         "p": format_p(outcome.p_value),
-        "in_words": in_words,
+        "in_words": " ".join(dict.fromkeys(sentences)),
     }
 
 

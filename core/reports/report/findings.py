@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from core.evaluation.translation_quality import TranslationQuality
-from core.reports.formatting import count, percent
+from core.reports.formatting import count, headline_text, percent
 from core.reports.report.measurements import ReportMeasurements
 
 SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5  # exact match
@@ -26,6 +26,8 @@ class TrainingOutcome:
         message: why training ended, if there is a message.
         train_loss: loss of these weights on the fixed training set, nats per token; None without such a set.
         guessing_loss: loss of a uniform guess: ln of the vocabulary size.
+        overfitting: see ``History.overfitting``.
+        stopped_early: whether it ended before its last step because its patience was over.
     """
 
     step: int
@@ -33,25 +35,56 @@ class TrainingOutcome:
     message: str
     train_loss: float | None
     guessing_loss: float
+    overfitting: str = ""
+    stopped_early: bool = False
 
 
 def verdict(measurements: ReportMeasurements) -> str:
-    """Return one sentence on how well the model solves its task; a translation is judged by BLEU and chrF."""
-    if measurements.open_ended:
+    """Return one sentence on how well the model solves its task, by what ``core.evaluation.headline`` says decides."""
+    first, total = measurements.headline.measures[0], len(measurements.sequences)
+    if first == "perplexity":
         return (
             "This task has no single reference answer, so exact match says nothing; the model's perplexity on "
             f"held-out data is {measurements.evaluation.perplexity:.2f} per token."
         )
-    if measurements.quality and measurements.copying:
+    if first == "bleu" and measurements.quality and measurements.copying:
         quality, copying = measurements.quality, measurements.copying
-        return (
+        sentence = (
             f"This model's translations have {quality.bleu_name} {quality.bleu:.1f} and chrF {quality.chrf:.1f} on "
-            f"{count(len(measurements.sequences), 'held-out input')}, decoded greedily; the sources themselves have "
+            f"{count(total, 'held-out input')}, decoded greedily; the sources themselves have "
             f"{copying.bleu:.1f} and {copying.chrf:.1f}."
         )
+        is_alone = len(measurements.headline.measures) == 1
+        return sentence if is_alone else f"{sentence} {_exact_answers(measurements)} are answered exactly."
+    if first in ("error_rate", "token_error_rate"):
+        return f"{_error_rates(measurements)}."
+    sentence = _by_exact_match(measurements)
+    if not measurements.quality:
+        return sentence
+    quality = measurements.quality
+    return f"{sentence} {quality.bleu_name} is {quality.bleu:.1f}, chrF {quality.chrf:.1f}."
+
+
+def _exact_answers(measurements: ReportMeasurements) -> str:
+    correct, total = int(measurements.sequences.is_exact.sum()), len(measurements.sequences)
+    return f"{correct:,} of {total:,} held-out inputs ({percent(measurements.exact_match_unpadded)})"
+
+
+def _error_rates(measurements: ReportMeasurements) -> str:
+    """Return the error rate that decides, and how many answers are right."""
+    rate = headline_text(measurements.figures[:1])
+    if measurements.headline.measures[0] == "token_error_rate":
+        return (
+            f"This model has {rate}: edits to the references, for each of their tokens, on held-out inputs; "
+            f"{_exact_answers(measurements)} are answered exactly"
+        )
+    return f"This model has {rate}: {_exact_answers(measurements)} are answered with one of their references"
+
+
+def _by_exact_match(measurements: ReportMeasurements) -> str:
     exact, total = measurements.exact_match_unpadded, len(measurements.sequences)
     correct = int(measurements.sequences.is_exact.sum())
-    figure = f"{correct:,} of {total:,} held-out inputs ({percent(exact)}) are answered exactly"
+    figure = f"{_exact_answers(measurements)} are answered exactly"
     if exact >= SOLVED:
         return f"This model solves its task: {figure}."
     if exact >= NEARLY:
@@ -74,6 +107,7 @@ def findings(measurements: ReportMeasurements, training: TrainingOutcome) -> lis
         _depends_on_length(measurements),
         _free_running_gap(measurements),
         _overfitting(measurements, training),
+        training.overfitting,
     ]
     return [sentence for sentence in sentences if sentence]
 
@@ -81,6 +115,8 @@ def findings(measurements: ReportMeasurements, training: TrainingOutcome) -> lis
 def _unfinished(training: TrainingOutcome) -> str:
     if training.step >= training.steps:
         return ""
+    if training.stopped_early:
+        return f"Training {training.message}; {training.steps:,} steps were planned."
     sentence = f"Training is not finished: {training.step:,} of {training.steps:,} steps are done."
     return f"{sentence} It ended because: {training.message}." if training.message else sentence
 
@@ -111,7 +147,7 @@ def _no_better_than_copying(measurements: ReportMeasurements) -> str:
 
 
 def _depends_on_padding(measurements: ReportMeasurements) -> str:
-    if measurements.quality:
+    if measurements.headline.is_bleu_first and measurements.quality:
         return _translation_depends_on_padding(measurements, measurements.quality)
     padded, unpadded = measurements.evaluation.exact_match, measurements.exact_match_unpadded
     if abs(padded - unpadded) <= PADDING_GAP:
@@ -169,7 +205,7 @@ def _depends_on_length(measurements: ReportMeasurements) -> str:
             "instead of a rule, so try it on other lengths."
         )
     by_length = measurements.exact_by_length(min_count=MIN_COMPARABLE)
-    if len(by_length) < 2 or measurements.quality:
+    if len(by_length) < 2 or measurements.headline.is_bleu_first:
         return ""
     (first, shortest), *_, (last, longest) = by_length.items()
     if abs(shortest - longest) < 1 - NEARLY:
@@ -183,7 +219,7 @@ def _depends_on_length(measurements: ReportMeasurements) -> str:
 def _free_running_gap(measurements: ReportMeasurements) -> str:
     accuracy, exact = measurements.evaluation.token_accuracy, measurements.exact_match_unpadded
     length = measurements.sequences.reference.map(len).mean() + 1
-    if measurements.stopped < PARTLY or measurements.quality:
+    if measurements.stopped < PARTLY or measurements.headline.is_bleu_first:
         return ""  # ``_does_not_stop`` explains it; a translation has many good answers
     if accuracy**length - max(exact, measurements.evaluation.exact_match) < FREE_RUNNING_GAP:
         return ""

@@ -7,6 +7,8 @@ import torch
 
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.answers import answer_table
+from core.evaluation.error_rates import measure_error_rates
+from core.evaluation.headline import EXACT_MATCH, Headline, HeadlineFigure, headline_of
 from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.interpret.head_scores import HeadScore
 from core.interpret.recorded_outputs import decode_recorded, score_recorded_heads
@@ -39,9 +41,10 @@ class ReportMeasurements:
         sequences: ``answer_table`` of the pairs, each decoded without padding.
         steps: ``step_table`` of the first pairs; empty if the model has no cross-attention.
         targets: properties of the training data.
-        open_ended: see ``Task.open_ended``.
-        quality, copying: BLEU and chrF of the outputs in ``sequences``, and of copying the sources; None if the task is
-            not a translation.
+        headline: which figures decide.
+        quality, copying: BLEU and chrF of the outputs in ``sequences``, and of copying the sources; None if the task's
+            answers have no BLEU.
+        token_error_rate: edits to the nearest references per token of them; None unless it is one of those figures.
         has_subwords: whether the tokens are subwords; the gold alignment then consists of the words on both sides.
     """
 
@@ -49,15 +52,29 @@ class ReportMeasurements:
     sequences: pd.DataFrame
     steps: pd.DataFrame
     targets: TrainingTargets
-    open_ended: bool = False
+    headline: Headline = EXACT_MATCH
     quality: TranslationQuality | None = None
     copying: TranslationQuality | None = None
+    token_error_rate: float | None = None
     has_subwords: bool = False
 
     @property
     def exact_match_unpadded(self) -> float:
         """Exact match with each input decoded separately, without padding, 0-1."""
         return float(self.sequences.is_exact.mean())
+
+    @property
+    def figures(self) -> tuple[HeadlineFigure, ...]:
+        """The figures that decide, with each input decoded separately."""
+        return self.headline.figures(
+            {
+                "exact_match": self.exact_match_unpadded,
+                "error_rate": 1 - self.exact_match_unpadded,
+                "token_error_rate": self.token_error_rate,
+                "bleu": self.quality.bleu if self.quality else None,
+                "perplexity": self.evaluation.perplexity,
+            }
+        )
 
     @property
     def stopped(self) -> float:
@@ -86,14 +103,17 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch, *, free_running_loss: bool
     """
     evaluation = evaluate(model, pairs, free_running_loss=free_running_loss, task=task)
     recorded = decode_recorded(model, task, pairs)
+    headline = headline_of(task)
+    rates = measure_error_rates(task, recorded.outputs) if headline.has_error_rates else None
     return ReportMeasurements(
         evaluation,
         answer_table(model, task, pairs, outputs=recorded.outputs),
         recorded.steps,
         sample_targets(task),
-        task.open_ended,
+        headline,
         recorded.outputs.quality(task),
         copying_quality(task, pairs),
+        rates.token_rate if rates else None,
         has_subwords=task.subwords is not None,
     )
 

@@ -7,11 +7,12 @@ from typing import Any
 import pandas as pd
 
 from core.config.listing import describe_changes, shipped_preset
+from core.evaluation.accuracy import Evaluation
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
 from core.interpret.trained import Trained
 from core.models import count_parameters
-from core.reports.formatting import percent, training_time
+from core.reports.formatting import headline_value, percent, training_time
 from core.reports.report.measurements import ReportMeasurements
 from core.runs import RunInfo
 
@@ -24,11 +25,13 @@ class ReportedRun:
 
     Attributes:
         train_loss: loss of these weights on the fixed training set, nats per token; None without such a set.
+        training: the same weights evaluated on training pairs; None if none is known.
     """
 
     loaded: Trained
     info: RunInfo
     train_loss: float | None
+    training: Evaluation | None
 
 
 def run_table(run: ReportedRun) -> Rows:
@@ -61,6 +64,7 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
     exact = int(sequences.is_exact.sum())
     rows = [
         ["metric", "value"],
+        *([each.name, headline_value(each)] for each in measurements.figures if each.measure != "exact_match"),
         [
             "exact match, each input decoded separately",
             f"{percent(measurements.exact_match_unpadded)} ({exact:,} of {evaluation.sequences:,})",
@@ -68,6 +72,7 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
         ["exact match, in padded batches", percent(evaluation.exact_match)],
         ["outputs that end with EOS", percent(measurements.stopped)],
         ["token accuracy", percent(evaluation.token_accuracy)],
+        *_on_training_pairs(run.training),
         ["loss, nats per token", f"{evaluation.loss:.4f}"],
         ["perplexity", f"{evaluation.perplexity:.4f}"],
     ]
@@ -77,6 +82,17 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
     if run.train_loss is not None:
         rows.append(["loss of the same weights on the training set", f"{run.train_loss:.4f}"])
     return rows
+
+
+def _on_training_pairs(training: Evaluation | None) -> Rows:
+    """Return the accuracies on training pairs, beside which those on held-out inputs show what was memorized."""
+    if training is None:
+        return []
+    on = f"on {training.sequences:,} training pairs, in padded batches"
+    return [
+        [f"exact match {on}", percent(training.exact_match)],
+        [f"token accuracy {on}", percent(training.token_accuracy)],
+    ]
 
 
 def by_length_table(measurements: ReportMeasurements) -> Rows:

@@ -54,13 +54,14 @@ class TranslationSection:
 def translation_section(
     model: Seq2Seq, task: Task, pairs: Batch, measurements: ReportMeasurements
 ) -> TranslationSection | None:
-    """Measure the section on the pairs of ``measurements``; None if the task is not a translation.
+    """Measure the section on the pairs of ``measurements``; None if the task's answers have no BLEU.
 
     Raises:
         LabError: sacrebleu is not installed.
     """
     copying = measurements.copying
-    if task.bleu_tokenizer is None or measurements.quality is None or copying is None:
+    tokenizer = measurements.headline.bleu_tokenizer
+    if tokenizer is None or measurements.quality is None or copying is None:
         return None
     outputs, references = translate_pairs(model, task, pairs, strategy=BEAM), reference_texts(task, pairs)
     greedy_outputs = [answer_text(task, tokens) for tokens in measurements.sequences.output]
@@ -71,12 +72,12 @@ def translation_section(
     ]
     return TranslationSection(
         greedy=measurements.quality,
-        beam=score_translations(outputs, references, tokenizer=task.bleu_tokenizer),
+        beam=score_translations(outputs, references, tokenizer=tokenizer),
         copying=copying,
         samples=samples[:NUM_SAMPLES],
         by_length=_by_length(
             measurements.sequences.assign(text=greedy_outputs, reference_text=references),
-            task.bleu_tokenizer,
+            tokenizer,
             unit=task.length_unit,
         ),
     )

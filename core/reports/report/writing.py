@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.evaluation.accuracy import score_references
+from core.evaluation.accuracy import Evaluation, evaluate, score_references
 from core.evaluation.by_length import AccuracyByLength, accuracy_by_length
 from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import HeadScore
@@ -32,7 +32,7 @@ from core.reports.report.translation_section import translation_section
 from core.runs.run import Run
 from core.storage.atomic import write_atomically
 from core.storage.errors import LabError
-from core.tasks import fixed_pairs
+from core.tasks import fixed_pairs, training_sample
 from core.text.pieces import piece_name, sentence_of
 from core.training.history import History
 
@@ -55,7 +55,7 @@ class Report:
         markdown: the whole report; it refers to the figures by file name.
         html: the whole report as one page, figures embedded.
         figures: PNG files by name; ``attention_heatmap.png`` is missing for a model without cross-attention,
-            ``accuracy_by_length.png`` for a translation.
+            ``accuracy_by_length.png`` if BLEU decides.
         metrics: the main metrics as JSON-compatible data, and the weights that they belong to.
     """
 
@@ -93,18 +93,19 @@ def write_report(run: Run, *, sequences: int) -> Report:
     """
     loaded = run.trained()
     training = _training_outcome(loaded, run)
-    reported = ReportedRun(loaded, run.info, training.train_loss)
     history = run.history
     pairs = fixed_pairs(loaded.task, sequences, split="test")
+    reported = ReportedRun(loaded, run.info, training.train_loss, _on_training_pairs(loaded, len(pairs)))
     measurements = measure(
         loaded.model, loaded.task, pairs, free_running_loss=loaded.preset.training.free_running_validation
     )
     translation = translation_section(loaded.model, loaded.task, pairs, measurements)
     example = loaded.decode(loaded.task.source_text(_median_length_input(measurements)))
     head = best_head(measurements)
-    curve = None if translation else accuracy_by_length(loaded.model, loaded.task)
+    headline = measurements.headline
+    curve = None if headline.is_bleu_first else accuracy_by_length(loaded.model, loaded.task)
     figures = _draw_figures(
-        history, curve, example, head, bleu_name=translation.greedy.bleu_name if translation else ""
+        history, curve, example, head, bleu_name=headline.names["bleu"] if headline.is_bleu_first else ""
     )
     failures = measurements.sequences[~measurements.sequences.is_exact]
     summary = verdict(measurements)
@@ -116,6 +117,8 @@ def write_report(run: Run, *, sequences: int) -> Report:
         "description": loaded.preset.description,
         "run_table": run_table(reported),
         "translation": translation,
+        "is_bleu_first": headline.is_bleu_first,
+        "without_bleu": headline.without_bleu,
         "metrics": metrics_table(measurements, reported),
         "by_length": by_length_table(measurements),
         "other_lengths": other_lengths_table(curve),
@@ -145,7 +148,23 @@ def _training_outcome(loaded: Trained, run: Run) -> TrainingOutcome:
     if config.training_sequences:
         count = min(config.training_sequences, MAX_TRAINING_SEQUENCES)
         train_loss = score_references(loaded.model, fixed_pairs(loaded.task, count, split="train")).loss
-    return TrainingOutcome(info.step, config.steps, info.message, train_loss, math.log(len(loaded.task.tgt_vocab)))
+    return TrainingOutcome(
+        step=info.step,
+        steps=config.steps,
+        message=info.message,
+        train_loss=train_loss,
+        guessing_loss=math.log(len(loaded.task.tgt_vocab)),
+        overfitting=run.history.overfitting(info.best_step),
+        stopped_early=bool(config.patience) and info.status == "finished" and info.step < config.steps,
+    )
+
+
+def _on_training_pairs(loaded: Trained, count: int) -> Evaluation | None:
+    """Evaluate the model on as many training pairs; None for an imported one, whose training pairs are not known."""
+    if loaded.preset.task.family == "imported":
+        return None
+    sequences = loaded.preset.training.training_sequences
+    return evaluate(loaded.model, training_sample(loaded.task, count, training_sequences=sequences))
 
 
 def _why_no_attention(measurements: ReportMeasurements) -> str:
@@ -182,9 +201,12 @@ def _metrics(run: ReportedRun, measurements: ReportMeasurements, summary: str) -
         "exact_match": evaluation.exact_match,
         "exact_match_unpadded": measurements.exact_match_unpadded,
         "token_accuracy": evaluation.token_accuracy,
+        "train_exact_match": run.training and run.training.exact_match,
+        "train_token_accuracy": run.training and run.training.token_accuracy,
         "loss": evaluation.loss,
         "metrics": evaluation.metrics,
         "ended_by_eos": measurements.stopped,
+        "headline": [figure.model_dump() for figure in measurements.figures],
         "summary": summary,
     }
 
@@ -197,7 +219,7 @@ def _draw_figures(
     Args:
         example: the inspected example with the attention to draw.
         head: the head to draw.
-        bleu_name: for a translation, which has BLEU and chrF as metrics; "" for other tasks.
+        bleu_name: of a task whose answers are judged by BLEU; "" for other tasks.
     """
     # Imported here because matplotlib takes half a second to import, which the page's start-up should not pay.
     from core.reports.plotting import (

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from core.config import ConfigError, Preset
 from core.config.listing import missing_package, work
+from core.evaluation.headline import headline_of
 from core.models import parameters_of
 from core.runs import RunError
 from core.runs.sweeps.folder import SweepFile, SweepFolder
@@ -78,8 +79,9 @@ def check_sweep(
 
 def _check_goal(sweep: Sweep, preset: Preset, task: Task) -> None:
     metric = sweep.goal.metric
-    if metric in ("bleu", "chrf") and task.bleu_tokenizer is None:
-        raise ConfigError([("goal.metric", f"goal.metric={metric!r} is measured for translations only")])
+    if metric in ("bleu", "chrf") and (headline := headline_of(task)).bleu_tokenizer is None:
+        text = f"goal.metric={metric!r} is measured for translations only"
+        raise ConfigError([("goal.metric", f"{text}. {headline.without_bleu}" if headline.without_bleu else text)])
     if metric == "free_running_loss" and not preset.training.free_running_validation:
         raise ConfigError(
             [("goal.metric", f"goal.metric={metric!r} needs training.free_running_validation=True under set")]

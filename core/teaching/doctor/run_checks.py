@@ -4,6 +4,7 @@ import math
 from statistics import fmean, median, pstdev
 
 from core.evaluation.accuracy import Evaluation, evaluate
+from core.evaluation.headline import headline_of
 from core.evaluation.translation_quality import copying_quality
 from core.tasks import Batch, fixed_pairs
 from core.teaching.doctor.finding import Finding, not_checked
@@ -28,7 +29,7 @@ def measure(subject: Subject) -> Evaluation | None:
     if task.open_ended:
         return None
     pairs = _held_out(subject)
-    return evaluate(subject.model, pairs, task=task) if task.bleu_tokenizer else evaluate(subject.model, pairs)
+    return evaluate(subject.model, pairs, task=task if headline_of(task).bleu_tokenizer else None)
 
 
 def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:

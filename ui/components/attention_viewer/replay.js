@@ -34,7 +34,7 @@ export function applyUpdate(replay, update) {
   const { inputs, blocks, scored_block, scored_on, uniform_mass } = update;
   replay.facts = { inputs, blocks, scored_block, scored_on, uniform_mass };
   replay.weightsSteps = update.weights_steps;
-  replay.latest = { status: update.status, step: update.step, steps: update.steps, title: update.title };
+  replay.latest = { status: update.status, step: update.step, steps: update.steps, title: update.title, headline: update.headline };
   return merged.points || merged.evaluations || kept.length !== snapshots.length || replay.snapshots.length !== snapshots.length
     || latest?.status !== update.status || latest?.steps !== update.steps;
 }

@@ -1,8 +1,8 @@
-// The charts of a replay: loss, exact match and the heads' scores, with a line at the shown training step.
+// The charts of a replay: loss, what decides how good the run is, and the heads' scores, with a line at the shown training step.
 
 import { makeChart } from "../../web/chart.js";
 import { setText, uniqueName } from "../../web/dom.js";
-import { formatNumber, formatPercent } from "../../web/format.js";
+import { formatFigure, formatNumber, formatPercent } from "../../web/format.js";
 import { indexAtOrBefore, isMeasured, lastStep, nearestIndex } from "../../web/history.js";
 
 const TRAIN = { key: "train", label: "train", color: "--train", width: 1, alpha: 0.7 };
@@ -39,6 +39,10 @@ function scoreLines({ snapshots, facts }) {
   return Object.fromEntries([...heads, ["uniform", uniform]]);
 }
 
+/** The first of the figures that decide that has a line on an axis from 0 to 1; exact match without any. */
+const deciding = ({ latest, metrics }) =>
+  (latest?.headline ?? []).find(({ measure }) => measure in metrics.evaluations && isMeasured(metrics, measure)) ?? { measure: "exact_match", name: "exact match" };
+
 /** Make the charts in a viewer's elements; `pick(step)` is called with a pressed training step. Returns { show }. */
 export function makeReplayCharts(element, pick) {
   const group = uniqueName("replay");
@@ -55,15 +59,15 @@ export function makeReplayCharts(element, pick) {
   };
 
   /** The values at a training step as text, by chart. */
-  function figuresAt(step, { metrics, snapshots, facts }, at, open) {
+  function figuresAt(step, { metrics, snapshots, facts }, at, open, measure) {
     const { points, evaluations } = metrics;
     const trained = points.loss[nearestIndex(points.step, step)];
     const evaluated = indexAtOrBefore(evaluations.step, step);
     const mass = open && snapshots[at].attention_mass?.[open.layer - 1]?.[open.head - 1];
     return {
       loss: "train " + formatNumber(trained) + ", validation " + formatNumber(evaluations.loss[evaluated]),
-      accuracy: isMeasured(metrics, "bleu") ? formatNumber(evaluations.bleu[evaluated]) + " on validation inputs"
-        : formatPercent(evaluations.exact_match[evaluated]) + " of validation answers",
+      accuracy: formatFigure({ measure, value: evaluations[measure][evaluated] })
+        + (measure === "exact_match" ? " of validation answers" : " on validation inputs"),
       scores: mass == null ? "" : "layer " + open.layer + " head " + open.head + ": " + mass.toFixed(2)
         + ", uniform attention: " + facts.uniform_mass.toFixed(2),
     };
@@ -75,18 +79,18 @@ export function makeReplayCharts(element, pick) {
       const { metrics, snapshots, facts } = replay;
       const { points, evaluations } = metrics;
       const { step } = snapshots[at];
-      const isTranslation = isMeasured(metrics, "bleu");
-      setText(figureOf("accuracy").querySelector("h3"), isTranslation ? "BLEU" : "Exact match");
+      const { measure, name } = deciding(replay);
+      setText(figureOf("accuracy").querySelector("h3"), name[0].toUpperCase() + name.slice(1));
       const lines = {
         loss: { train: { x: points.step, y: points.loss }, validation: { x: evaluations.step, y: evaluations.loss } },
-        accuracy: { validation: { x: evaluations.step, y: isTranslation ? evaluations.bleu.map(asShare) : evaluations.exact_match } },
+        accuracy: { validation: { x: evaluations.step, y: measure === "bleu" ? evaluations.bleu.map(asShare) : evaluations[measure] } },
         scores: scoreLines(replay),
       };
       charts.scores.setSeries(scoreSeries(replay, open));
       const shared = {
         from: 0, to: Math.max(1, lastStep(points), lastStep(evaluations)), cursor: step, stops: snapshots.map((each) => each.step),
       };
-      const figures = figuresAt(step, replay, at, open);
+      const figures = figuresAt(step, replay, at, open, measure);
       for (const [name, each] of Object.entries(charts)) {
         const isEmpty = Object.values(lines[name]).every(({ x }) => x.length === 0);
         each.setData({ ...shared, lines: lines[name], note: isEmpty ? "no data yet" : "" });

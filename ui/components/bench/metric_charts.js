@@ -2,7 +2,7 @@
 
 import { makeChart } from "../../web/chart.js";
 import { setText } from "../../web/dom.js";
-import { formatNumber, formatPercent } from "../../web/format.js";
+import { formatFigure, formatNumber, formatPercent } from "../../web/format.js";
 import { indexAtOrBefore, isMeasured, lastStep, smooth } from "../../web/history.js";
 import { tickText } from "../../web/ticks.js";
 import { feed, isActive, selection, shownStep } from "../../web/run_feed.js";
@@ -15,8 +15,16 @@ const LOSS_SERIES = [
   { key: "validation", label: "validation", color: "--validation", width: 2.2 },
 ];
 const TOKENS = { key: "tokens", label: "tokens, teacher-forced", color: "--faint", width: 1.6, dash: [5, 4] };
-const EXACT = { key: "exact", label: "whole answers", color: "--validation", width: 2.4 };
-const CHRF = { key: "chrf", label: "chrF", color: "--train", width: 1.6 };
+const FIRST = { color: "--validation", width: 2.4 };
+const ON_TRAINING = { key: "train", color: "--train", width: 1.4, alpha: 0.6 };
+const SECOND = { color: "--train", width: 1.6 };
+const CHRF = { measure: "chrf", name: "chrF" };
+const EXACT_MATCH = { measure: "exact_match", name: "exact match" };
+const SCORES = ["bleu", "chrf"]; // of 0 to 100
+const TITLES = { bleu: "Translation quality", error_rate: "Error rate", token_error_rate: "Error rate" };
+const TERMS = { exact_match: "exact match", error_rate: "error rate", token_error_rate: "token error rate" }; // in the glossary
+const isShare = ({ measure }) => measure !== "perplexity"; // which has no place on an axis from 0 to 1
+const LABELS = { exact_match: "whole answers" }; // of other measures their name
 const OWN_LOSS = { key: "own", label: "validation, own output", color: "--validation", width: 1.6, dash: [5, 4] };
 
 /** The last step of the axis: the planned one, or a half, a quarter … of it while little has been trained. */
@@ -31,7 +39,8 @@ const asShares = (scores) => scores.map((score) => (score == null ? null : score
 const scoreText = (share) => (share == null ? "–" : (100 * share).toFixed(1));
 
 export function metricCharts(element, part) {
-  let bleuName = ""; // of a translation: BLEU or character BLEU; "" for other tasks
+  let showsTraining = true; // whether the line of training pairs is shown
+  let shown = [EXACT_MATCH]; // the figures that decide, the first of them in large
   const chart = (name, options) => {
     const box = part(name + "-plot");
     const reading = box.parentElement.querySelector(".reading");
@@ -47,8 +56,8 @@ export function metricCharts(element, part) {
       series: LOSS_SERIES,
     }),
     accuracy: chart("accuracy", {
-      label: "Accuracy by training step", format: (share) => (bleuName ? String(Math.round(100 * share)) : percentTick(share)),
-      fixed: [0, 1], series: [TOKENS, EXACT],
+      label: "Accuracy by training step", format: (share) => (shown[0].measure === "bleu" ? String(Math.round(100 * share)) : percentTick(share)),
+      fixed: [0, 1], series: [TOKENS, { ...FIRST, key: "exact_match", label: LABELS.exact_match }],
     }),
     rate: chart("rate", { label: "Learning rate by training step", series: [{ key: "rate", label: "learning rate", color: "--train" }] }),
     norm: chart("norm", { label: "Gradient norm by training step", series: [{ key: "norm", label: "gradient norm", color: "--train", width: 1 }] }),
@@ -59,8 +68,9 @@ export function metricCharts(element, part) {
     const texts = {
       loss: () => "train " + number("raw") + ", validation " + number("validation")
         + (values.own == null ? "" : ", own output " + number("own")),
-      accuracy: () => (bleuName ? bleuName + " " + scoreText(values.bleu) + ", chrF " + scoreText(values.chrf)
-        : "whole answers " + formatPercent(values.exact)) + ", tokens " + formatPercent(values.tokens),
+      accuracy: () => [...shown.filter(isShare).map(({ measure, name }) => (LABELS[measure] ?? name) + " "
+        + (SCORES.includes(measure) ? scoreText(values[measure]) : formatPercent(values[measure]))), "tokens " + formatPercent(values.tokens),
+        ...(values.train == null ? [] : ["training pairs " + formatPercent(values.train)])].join(", "),
       rate: () => number("rate"),
       norm: () => number("norm"),
     };
@@ -74,16 +84,39 @@ export function metricCharts(element, part) {
     return evaluations[name][at];
   }
 
-  /** Show BLEU and chrF (by the name of BLEU), or exact match (""), beside the accuracy of tokens. */
-  function showMeasure(name) {
-    charts.accuracy.setSeries(name ? [TOKENS, CHRF, { ...EXACT, key: "bleu", label: name }] : [TOKENS, EXACT]);
-    if (name === bleuName) return;
-    bleuName = name;
-    setText(part("accuracy-title"), name ? "Translation quality" : "Accuracy");
-    setText(part("quality-key"), name || "whole answers");
-    setText(part("bleu-name"), name);
-    part("chrf-key").hidden = !name;
-    for (const place of ["accuracy-now", "quality-key", "bleu-name"]) part(place).dataset.term = name || "exact match";
+  /** Show the figures that decide beside the accuracy of tokens; chrF beside BLEU, if there is no other. */
+  function showMeasures(headline) {
+    const measured = headline.filter(({ measure }) => measure === "perplexity" || isMeasured(feed.metrics, measure));
+    shown = measured.length ? measured : [EXACT_MATCH];
+    if (shown.length === 1 && shown[0].measure === "bleu") shown = [shown[0], CHRF];
+    const lines = shown.filter(isShare);
+    const series = lines.map(({ measure, name }, at) => ({ ...(at ? SECOND : FIRST), key: measure, label: LABELS[measure] ?? name }));
+    const hasTraining = isMeasured(feed.metrics, trainingColumn());
+    part("train-key").hidden = !hasTraining;
+    const onTraining = hasTraining && showsTraining ? [{ ...ON_TRAINING, label: "training pairs" }] : [];
+    charts.accuracy.setSeries([TOKENS, ...onTraining, ...series.reverse()]);
+    const [{ measure, name }, second] = shown;
+    setText(part("accuracy-title"), TITLES[measure] ?? "Accuracy");
+    setText(part("quality-key"), LABELS[measure] ?? name);
+    part("first-key").hidden = !lines.length;
+    part("second-key").hidden = !second;
+    setText(part("second-name"), second ? LABELS[second.measure] ?? second.name : "");
+    part("accuracy-now").dataset.term = part("quality-key").dataset.term = TERMS[measure] ?? name;
+    if (second) part("second-name").dataset.term = TERMS[second.measure] ?? second.name;
+    for (const each of shown) {
+      const header = { bleu: "bleu-name", error_rate: "error-name", token_error_rate: "token-error-name" }[each.measure];
+      if (header) setText(part(header), each.name);
+    }
+  }
+
+  /** The accuracy on training pairs to compare with what is shown: of whole answers, or else of tokens. */
+  const trainingColumn = () => (shown[0].measure === "exact_match" ? "train_exact_match" : "train_token_accuracy");
+
+  /** The first of the figures that decide at the shown step, as text. */
+  function decidingText() {
+    const [{ measure }] = shown;
+    const loss = evaluated("loss");
+    return formatFigure({ measure, value: measure !== "perplexity" ? evaluated(measure) : loss == null ? null : Math.exp(loss) });
   }
 
   function show() {
@@ -105,10 +138,11 @@ export function metricCharts(element, part) {
         validation: line(evaluations.step, evaluations.loss), own: line(evaluations.step, evaluations.free_running_loss),
       },
     });
-    const answers = {
-      tokens: evaluations.token_accuracy, exact: evaluations.exact_match, bleu: asShares(evaluations.bleu), chrf: asShares(evaluations.chrf),
-    };
-    showMeasure(isMeasured(feed.metrics, "bleu") ? feed.latest?.quality?.bleu_name ?? "BLEU" : "");
+    showMeasures(feed.latest?.headline ?? []);
+    const answers = { tokens: evaluations.token_accuracy, train: evaluations[trainingColumn()] };
+    for (const { measure } of shown.filter(isShare)) {
+      answers[measure] = SCORES.includes(measure) ? asShares(evaluations[measure]) : evaluations[measure];
+    }
     charts.accuracy.setData({
       ...range, cursor, note: empty(evaluations), marks: [],
       lines: Object.fromEntries(Object.entries(answers).map(([key, y]) => [key, line(evaluations.step, y)])),
@@ -117,10 +151,17 @@ export function metricCharts(element, part) {
       charts.rate.setData({ ...range, cursor, note: empty(points), marks: [], lines: { rate: line(points.step, points.learning_rate) } });
       charts.norm.setData({ ...range, cursor, note: empty(points), marks: [], lines: { norm: line(points.step, points.gradient_norm) } });
     }
+    part("overfitting").hidden = !feed.latest?.overfitting;
+    setText(part("overfitting"), feed.latest?.overfitting ?? "");
     setText(part("loss-now"), formatNumber(evaluated("loss") ?? points.loss.at(-1)));
-    setText(part("accuracy-now"), bleuName ? scoreText(asShares([evaluated("bleu")])[0]) : formatPercent(evaluated("exact_match")));
+    setText(part("accuracy-now"), decidingText());
   }
 
+  part("train-key").addEventListener("click", () => {
+    showsTraining = !showsTraining;
+    part("train-key").setAttribute("aria-pressed", String(showsTraining));
+    show();
+  });
   part("log").addEventListener("change", () => charts.loss.setLog(part("log").checked));
   part("smoothing").addEventListener("input", show);
   part("rates").addEventListener("toggle", show);

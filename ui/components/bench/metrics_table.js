@@ -2,10 +2,11 @@
 
 import { make, setText } from "../../web/dom.js";
 import { formatNumber, formatPercent } from "../../web/format.js";
-import { isMeasured } from "../../web/history.js";
+import { FURTHER, isMeasured } from "../../web/history.js";
 import { evaluationRows } from "../../web/history_rows.js";
 import { feed } from "../../web/run_feed.js";
 
+const SHARES = ["error_rate", "token_error_rate", "train_token_accuracy", "train_exact_match"];
 const MAX_ROWS = 200;
 
 /** Returns a function that shows the table while it is open. */
@@ -17,12 +18,14 @@ export function metricsTable(element, part) {
     const key = feed.run + " " + rows.length + " " + rows.at(-1)?.[0];
     if (key === drawn) return;
     drawn = key;
-    const further = ["free_running_loss", "bleu", "chrf"].filter((name) => isMeasured(feed.metrics, name));
+    const further = FURTHER.filter((name) => isMeasured(feed.metrics, name));
     for (const header of element.querySelectorAll("th[data-name]")) header.hidden = !further.includes(header.dataset.name);
-    const formats = [String, formatNumber, formatNumber, ...further.map(() => formatNumber),
+    const formats = [String, formatNumber, formatNumber, ...further.map((name) => (SHARES.includes(name) ? formatPercent : formatNumber)),
       formatPercent, formatPercent, formatNumber, formatNumber];
-    setText(part("table-note"), rows.length ? "" : "No evaluation yet.");
-    if (rows.length > MAX_ROWS) setText(part("table-note"), "The last " + MAX_ROWS + " of " + rows.length + " evaluations; the CSV file has all.");
+    const notes = [feed.latest?.without_bleu];
+    if (!rows.length) notes.push("No evaluation yet.");
+    if (rows.length > MAX_ROWS) notes.push("The last " + MAX_ROWS + " of " + rows.length + " evaluations; the CSV file has all.");
+    setText(part("table-note"), notes.filter(Boolean).join(" "));
     element.querySelector("tbody").replaceChildren(...rows.slice(-MAX_ROWS).map((row) =>
       make("tr", {}, ...row.map((value, at) => make("td", {}, formats[at](value))))));
   };

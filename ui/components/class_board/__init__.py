@@ -201,8 +201,8 @@ def board(runs: VisitorRuns) -> dict[str, Any]:
 
 
 def _row(row: BoardRow) -> dict[str, Any]:
-    quality = row.quality and row.quality.model_dump()
-    return asdict(row) | {"quality": quality, "needs_help": row.needs_help}
+    headline = [figure.model_dump() for figure in row.headline]
+    return asdict(row) | {"headline": headline, "needs_help": row.needs_help}
 
 
 def send(runs: VisitorRuns, request: SendRequest) -> dict[str, Any]:

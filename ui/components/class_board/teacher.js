@@ -7,7 +7,7 @@ import { formatResult, formatSeconds } from "../../web/format.js";
 import { makeAnswers } from "./answers.js";
 
 const POLL_MS = { open: 1500, closed: 5000 };
-const COLUMNS = ["", "Student", "Run", "Progress", "Exact match", "State", "Lesson", ""];
+const COLUMNS = ["", "Student", "Run", "Progress", "Result", "State", "Lesson", ""];
 
 /** { lead, showIn }: the teacher's side. `poll` calls the server like `call`, but explains no error. `button` opens the dialog, and says how many students need help. */
 export function makeBoard({ call, poll, dialog, button, show, openRun }) {

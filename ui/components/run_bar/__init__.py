@@ -94,8 +94,8 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
     mine = runs.is_mine(request.run) and not info.shipped
     about = {
         "task": task.summary,
-        "exact_match": info.exact_match,
-        "quality": info.quality and info.quality.model_dump(),
+        "without_bleu": info.without_bleu,
+        "overfitting": run.history.overfitting(info.best_step),
         "shipped": info.shipped,
         "preset": run.preset.name,
         "student": "" if mine or info.shipped else nickname_of(runs, request.run),

@@ -36,11 +36,11 @@ export function mount({ element, trigger, props, server, watch }) {
     return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
   }
 
-  function statusText({ status, queue_position: position, seconds_to_start: wait, quality, exact_match, step }) {
+  function statusText({ status, queue_position: position, seconds_to_start: wait, headline, step }) {
     if (status === "queued" && position) return queueText(position) + (wait == null ? "" : ", starts in about " + formatSeconds(wait));
-    const result = formatResult({ quality, exact_match });
+    const result = formatResult({ headline });
     if (status === "finished" && !step) return "imported"; // from another program
-    if (status === "finished" && result) return "finished, " + (quality ? "" : "exact match ") + result;
+    if (status === "finished" && result) return "finished, " + result;
     return STATUS[status] ?? status;
   }
 

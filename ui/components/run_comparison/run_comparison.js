@@ -36,9 +36,12 @@ export function mount({ element, props, watch }) {
     ["loss", "loss", plain(4)],
     ["training time, s", "seconds", ({ mean, sd }) => (mean ? plain(1)({ mean, sd }) : "–")], // imported ones have none
   ];
-  /** The metrics of all runs; a translation has BLEU and chrF before the others. */
-  const metricsOf = ({ translation }) => (translation
-    ? [[translation.copying.bleu_name, "bleu", plain(2)], ["chrF", "chrf", plain(2)], ...METRICS] : METRICS);
+  const WRITE = { bleu: plain(2), perplexity: plain(4) }; // all others that can decide are shares
+  /** The metrics of all runs: what decides comes first, chrF after BLEU. */
+  function metricsOf({ headline: { measures } }) {
+    const first = measures.flatMap(({ measure, name }) => [[name, measure, WRITE[measure] ?? share], ...(measure === "bleu" ? [["chrF", "chrf", plain(2)]] : [])]);
+    return [...first, ...METRICS.filter(([, key]) => !first.some(([, other]) => other === key))];
+  }
 
   const quality = ({ copying }) => "The sources themselves have " + copying.bleu_name + " " + copying.bleu.toFixed(2) + " and chrF "
     + copying.chrf.toFixed(2) + ". sacreBLEU signatures: " + copying.bleu_signature + " and " + copying.chrf_signature + ".";
@@ -70,15 +73,15 @@ export function mount({ element, props, watch }) {
 
   /** One sentence per pair of runs; with more than a few pairs, one sentence and a folded table. */
   function showVerdict(value) {
-    const { groups, pairs, translation } = value;
+    const { groups, pairs, headline: { measures: [deciding] } } = value;
     if (pairs.length <= FEW_PAIRS) return part("verdict").replaceChildren(...pairs.map((pair) => make("p", {}, pair.in_words)));
     const table = make("table");
-    if (translation) return showBleuTable(value, table);
+    if (deciding.measure === "bleu") return showBleuTable(value, table);
     fill(table, ["first run", "second run", "only first correct", "only second correct", "ties", "difference (points)", "95 % interval", "p"],
       pairs.map((pair) => ["", titleOf(value, pair.first), titleOf(value, pair.second),
         ...[pair.wins, pair.losses, pair.ties].map(counted), ...pair.points, pair.p.replace("p = ", "")]));
-    const parts = groups.map((group) => groupName(group) + " " + share(group.figures.exact_match));
-    showTable("Exact match: " + parts.join(", ") + ".", pairs, table,
+    const parts = groups.map((group) => groupName(group) + " " + (WRITE[deciding.measure] ?? share)(group.figures[deciding.measure]));
+    showTable(capitalized(deciding.name) + ": " + parts.join(", ") + ".", pairs, table,
       "Counts are inputs that only one of the two runs answers exactly. p is the p-value of the exact McNemar test: "
       + "the probability of a split at least as uneven if both runs were equally accurate.");
   }
@@ -109,6 +112,7 @@ export function mount({ element, props, watch }) {
     letter: LETTERS[index], label: groupName(group), ...curves(group, index),
   }));
   const percentTick = (share) => Math.round(100 * share) + " %";
+  const capitalized = (text) => text[0].toUpperCase() + text.slice(1);
   const percentExact = (share) => formatPercent(share);
   const stepGroup = uniqueName("by-step");
   const lengthGroup = uniqueName("by-length");
@@ -116,6 +120,7 @@ export function mount({ element, props, watch }) {
   function chartsOf(value) {
     const band = value.groups.some((group) => group.n > 1)
       ? " Bands: ± one standard deviation over the seeds." : "";
+    const [deciding] = value.headline.measures;
     const byStep = { xTitle: "step", name: String, group: stepGroup };
     const charts = [
       {
@@ -123,9 +128,13 @@ export function mount({ element, props, watch }) {
         log: true, canBeLog: true, exact: formatNumber,
         caption: "By training step, in nats per token; lower is better." + band,
       },
-      value.translation ? {
-        ...byStep, title: value.translation.copying.bleu_name + " while training", series: named(value, (group) => group.by_step.bleu),
+      deciding.measure === "bleu" ? {
+        ...byStep, title: deciding.name + " while training", series: named(value, (group) => group.by_step.bleu),
         exact: formatNumber, caption: "By training step, on validation inputs, decoded greedily." + band,
+      } : deciding.measure.endsWith("error_rate") ? {
+        ...byStep, title: deciding.name + " while training", series: named(value, (group) => group.by_step[deciding.measure]),
+        format: percentTick, exact: percentExact, fixed: [0, 1],
+        caption: "By training step, on validation inputs, free-running; lower is better." + band,
       } : {
         ...byStep, title: "Exact match while training", series: named(value, (group) => group.by_step.exact_match),
         format: percentTick, exact: percentExact, fixed: [0, 1],
@@ -172,7 +181,7 @@ export function mount({ element, props, watch }) {
     setText(part("cautions"), value.cautions.join(" "));
     fill(part("metrics"), ["run", ...metricsOf(value).map(([label]) => label), "parameters", "weights"], metricRows(value));
     setText(part("metrics-note"), "Free-running: the decoder reads its own output; teacher-forced: the decoder reads the target."
-      + (value.translation ? " " + quality(value.translation) : "")
+      + (value.translation ? " " + quality(value.translation) : value.headline.without_bleu && " " + value.headline.without_bleu)
       + (value.groups.some((group) => group.n > 1) ? " ±: standard deviation over the seeds, in percentage points for percentages." : ""));
     showSettings(value);
     for (const chart of charts) chart.destroy();

@@ -73,8 +73,7 @@ def _listed(run: Run) -> dict[str, Any]:
         "seed": run.preset.training.seed,
         "status": info.status,
         "step": info.step,
-        "exact_match": info.exact_match,
-        "quality": info.quality and info.quality.model_dump(),
+        "headline": [figure.model_dump() for figure in info.figures],
         "ready": run.has_weights,
     }
 

@@ -9,12 +9,17 @@ const POLL_MS = { training: 10, other: 2000 }; // between two questions of the p
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
 const RESUMABLE = ["stopped", "failed", "interrupted"];
 
+/** The figures that decide: those that the program has recorded, or exact match, which is measured here. */
+function headlineOf({ headline, exact_match: value }) {
+  return headline ?? (value == null ? [] : [{ measure: "exact_match", name: "exact match", value }]);
+}
+
 /** The state of a run without its metrics. */
 async function progressOf(run) {
   const left = run.status === "training" && run.steps_per_second ? (run.steps - run.step) / run.steps_per_second : null;
   return {
     run: run.id, title: run.title, status: run.status, message: run.message, step: run.step, steps: run.steps,
-    steps_per_second: run.steps_per_second ?? null, seconds_left: left, best_step: run.best_step, queue_position: null, seconds_to_start: null,
+    steps_per_second: run.steps_per_second ?? null, seconds_left: left, best_step: run.best_step, headline: headlineOf(run), queue_position: null, seconds_to_start: null,
   };
 }
 
@@ -35,7 +40,7 @@ export async function feedOf(run, request) {
   const known = request.known_snapshots ? request.since_snapshot : -1;
   return {
     ...await progressOf(run), ...metricsSince(run, request),
-    task: facts.task.summary, exact_match: run.exact_match, quality: run.quality ?? null, shipped: run.shipped,
+    task: facts.task.summary, without_bleu: "", overfitting: "", shipped: run.shipped,
     preset: run.lab, trained_here: !run.shipped && run.status === "finished",
     stoppable: run.status === "training", resumable: !run.shipped && RESUMABLE.includes(run.status),
     poll_ms: run.status === "training" || run.status === "stopping" ? POLL_MS.training : POLL_MS.other,
@@ -116,7 +121,7 @@ export async function listRuns() {
     const { facts } = await openLab(run.lab);
     listed.push({
       id: run.id, title: run.title, preset: facts.preset, task: facts.task.summary, created: new Date(run.created).toISOString(), shared: false,
-      status: run.status, shipped: run.shipped, step: run.step, steps: run.steps, exact_match: run.exact_match, quality: run.quality ?? null, queue_position: null,
+      status: run.status, shipped: run.shipped, step: run.step, steps: run.steps, headline: headlineOf(run), queue_position: null,
     });
   }
   return { runs: listed };
