@@ -16,6 +16,7 @@ from core.reports.report.rendering import as_html, plain, table
 from core.runs import RunFolder
 from core.server import Runs
 from core.tasks import fixed_pairs
+from core.tasks.ingest import HeldOutFile, PairFiles, prepare_preset
 from tests.support.run_helpers import wait_for
 from tests.support.trainings import train_run
 
@@ -166,3 +167,23 @@ def test_a_run_in_training_is_reported_on_as_it_is_then(runs, tiny):
 def test_reports_of_the_same_weights_are_the_same(reported, root):
     report, _ = reported
     assert write_report(Runs(root)["short"], sequences=50).markdown == report.markdown
+
+
+def test_a_report_has_the_test_sets_that_have_names(tmp_path):
+    content = "".join(f"{number}\t{str(number)[::-1]}\n" for number in range(100, 160))
+    (tmp_path / "pairs.tsv").write_text(content)
+    files = []
+    for name, first in (("long", 5_000), ("short", 10)):
+        path = tmp_path / f"{name}.tsv"
+        path.write_text("".join(f"{number}\t{str(number)[::-1]}\n" for number in range(first, first + 6)))
+        files.append(HeldOutFile(path, set=name))
+    pairs = tmp_path / "kept"
+    held_out = PairFiles(tmp_path / "pairs.tsv", held_out=tuple(files))
+    _, preset = prepare_preset(held_out, pairs, kinds=("character", "character"))
+    short = {"training.steps": 2, "training.warmup_steps": 1, "training.evaluate_every": 2}
+    folder = RunFolder.create(tmp_path / "runs", preset.with_changes(short), name="a", pairs=pairs)
+    train_run(folder)
+    report = write_report(Runs(tmp_path / "runs")["a"], sequences=20)
+    assert "## Test sets" in report.markdown
+    assert "| long | 6 |" in re.sub(r" +", " ", report.markdown)
+    assert [group["name"] for group in report.metrics["breakdown"]["groups"]] == ["long", "short"]

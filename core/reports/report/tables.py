@@ -8,6 +8,7 @@ import pandas as pd
 
 from core.config.listing import describe_changes, shipped_preset
 from core.evaluation.accuracy import Evaluation
+from core.evaluation.breakdown import BreakdownAccuracy
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
 from core.interpret.trained import Trained
@@ -100,6 +101,12 @@ def by_length_table(measurements: ReportMeasurements) -> Rows:
     groups = measurements.sequences.groupby("length").is_exact
     rows = [[str(length), f"{len(exact):,}", percent(exact.mean())] for length, exact in groups]
     return [["symbols", "inputs", "exact match"], *rows]
+
+
+def breakdown_table(breakdown: BreakdownAccuracy) -> Rows:
+    """Return exact match of each group of test pairs, such as test sets with names."""
+    groups = [[each.name, f"{each.sequences:,}", percent(each.exact_match)] for each in breakdown.groups]
+    return [["group", "inputs", "exact match"], *groups]
 
 
 def other_lengths_table(curve: AccuracyByLength | None) -> Rows:

@@ -2,11 +2,12 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from core.evaluation.accuracy import Evaluation, evaluate, score_references
+from core.evaluation.breakdown import measure_breakdown
 from core.evaluation.by_length import AccuracyByLength, accuracy_by_length
 from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import HeadScore
@@ -20,6 +21,7 @@ from core.reports.report.measurements import ReportMeasurements, measure
 from core.reports.report.rendering import as_html, as_markdown
 from core.reports.report.tables import (
     ReportedRun,
+    breakdown_table,
     by_length_table,
     examples,
     heads_table,
@@ -103,6 +105,7 @@ def write_report(run: Run, *, sequences: int) -> Report:
     example = loaded.decode(loaded.task.source_text(_median_length_input(measurements)))
     head = best_head(measurements)
     headline = measurements.headline
+    breakdown = measure_breakdown(loaded.model, loaded.task, sequences=len(pairs))
     curve = None if headline.is_bleu_first else accuracy_by_length(loaded.model, loaded.task)
     figures = _draw_figures(
         history, curve, example, head, bleu_name=headline.names["bleu"] if headline.is_bleu_first else ""
@@ -120,6 +123,12 @@ def write_report(run: Run, *, sequences: int) -> Report:
         "is_bleu_first": headline.is_bleu_first,
         "without_bleu": headline.without_bleu,
         "metrics": metrics_table(measurements, reported),
+        "breakdown": breakdown
+        and {
+            "title": f"{breakdown.name[0].upper()}{breakdown.name[1:]}",
+            "sampling": breakdown.sampling,
+            "rows": breakdown_table(breakdown),
+        },
         "by_length": by_length_table(measurements),
         "other_lengths": other_lengths_table(curve),
         "limit": curve.limit if curve else "",
@@ -138,7 +147,10 @@ def write_report(run: Run, *, sequences: int) -> Report:
     }
     markdown = as_markdown(context)
     html = as_html(markdown, title=f"Report: {title}", figures=figures)
-    metrics = _metrics(reported, measurements, summary) | {"translation": translation and translation.as_data()}
+    metrics = _metrics(reported, measurements, summary) | {
+        "translation": translation and translation.as_data(),
+        "breakdown": breakdown and asdict(breakdown),
+    }
     return Report(run.name, summary, markdown, html, figures, metrics)
 
 
