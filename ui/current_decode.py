@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from core.interpret.alignment import gold_cells
 from core.interpret.health import HeadMarks
 from core.interpret.inspection import Inspection
+from core.tasks.alignment import gold_cells
 from ui.attention_blocks import BLOCK_NAMES, Block, source_block
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 

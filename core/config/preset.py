@@ -127,6 +127,23 @@ class Preset(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_guided_alignment(self) -> "Preset":
+        training, weight = self.training, self.training.guided_alignment
+        if not weight:
+            return self
+        if self.model.family != "transformer" or self.model.attention == "linear":
+            raise ValueError(
+                f"training.guided_alignment={weight:g} must be 0: only a Transformer with full or windowed attention "
+                "has cross-attention weights to guide"
+            )
+        if training.teacher_forcing_ratio < 1:
+            raise ValueError(
+                f"training.guided_alignment={weight:g} must be 0 with "
+                f"training.teacher_forcing_ratio={training.teacher_forcing_ratio:g}: it reads the reference only"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_tied_embeddings(self) -> "Preset":
         if getattr(self.model, "tie_embeddings", None) == "all" and not self.task.shared_vocabulary:
             others = "'none'" if isinstance(self.model, EncoderOnlyConfig) else "'none' or 'output'"

@@ -394,6 +394,15 @@ class TrainingConfig(Section):
         bool,
         Field(description="also measure the validation loss on the model's own output, to choose the best weights"),
     ] = False
+    guided_alignment: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=100,
+            description="weight of a term of the training loss that teaches head 1 of the cross-attention in the layer "
+            "before the last the gold alignment; 0: none",
+        ),
+    ] = 0.0
     patience: Annotated[
         int,
         Field(

@@ -31,11 +31,13 @@ def training_step_graph(model: Seq2Seq, config: TrainingConfig, batch: Batch) ->
     is not finite. Dropout draws from the generator of whatever runs the graph. The model is left in training mode.
 
     Raises:
-        InputError: the model is recurrent, or ``teacher_forcing_ratio`` is below 1.
+        InputError: the model is recurrent, ``teacher_forcing_ratio`` is below 1, or an alignment is guided.
     """
     check_can_be_traced(model)
     if config.teacher_forcing_ratio < 1:
         raise InputError("training.teacher_forcing_ratio must be 1 in a graph: its decoder reads all tokens at once")
+    if config.guided_alignment:
+        raise InputError("training.guided_alignment must be 0 in a graph: it does not read the pairs' alignments")
     # Adam by hand reads the number of the step as an integer; PyTorch's Adam computes the same with a tensor.
     optimizer = "adam" if config.optimizer == "adam-by-hand" else config.optimizer
     config = config.model_copy(update={"precision": "float32", "optimizer": optimizer})

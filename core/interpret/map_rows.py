@@ -7,10 +7,10 @@ import torch
 import torch.nn.functional as F
 
 from core.generation import GenerationResult, generate
-from core.interpret.alignment import gold_alignment
 from core.models import Seq2Seq
 from core.models.seq2seq import BLOCKS, Block
 from core.tasks import Batch, Task, unpadded_batches
+from core.tasks.alignment import gold_alignment
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 MAX_WEIGHTS = 20_000_000  # recorded together, 4 bytes each; measuring them takes a small multiple of that

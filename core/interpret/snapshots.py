@@ -13,12 +13,12 @@ import torch
 
 from core.evaluation.passes import evaluation_mode
 from core.generation import GenerationResult, generate
-from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import score_heads
 from core.interpret.health import Health
 from core.models import Seq2Seq
 from core.models.seq2seq import BLOCKS, Block, Head
 from core.tasks import Batch, Task, fixed_pairs
+from core.tasks.alignment import gold_cells
 from core.tasks.data import pad_rows
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 

@@ -16,6 +16,7 @@ from core.tasks import Batch, Batches, fixed_pairs, training_batches, training_s
 from core.text.vocab import PAD_ID
 from core.training.distributed import LostWorkerError
 from core.training.freed_memory import give_back_freed_memory, give_back_large_blocks
+from core.training.guided_alignment import check_alignments, guided_loss
 from core.training.nan_check import first_non_finite
 from core.training.optimizers import clip_each_gradient, clip_gradients, set_learning_rate
 from core.training.schedules import learning_rate_at, teacher_forcing_ratio_at
@@ -29,7 +30,8 @@ class StepEvent:
 
     Attributes:
         step: updates completed, from 1.
-        loss: training loss before the update, in nats per non-PAD token of its batches; includes label smoothing.
+        loss: training loss before the update, in nats per non-PAD token of its batches; includes label smoothing and
+            guided alignment.
         learning_rate: used for this update.
         gradient_norm: L2 norm of all gradients before clipping.
         tokens_per_second: non-PAD target tokens per second of this update.
@@ -83,12 +85,16 @@ def train(state: TrainingState) -> Iterator[Event]:
 
     Yields:
         A ``StepEvent`` per update, an ``EvaluationEvent`` per evaluation, one ``EndEvent`` at the end.
+
+    Raises:
+        InputError: the preset guides an alignment, and the training pairs have none.
     """
     config = state.preset.training
     device = str(state.generator.device)
     validation = fixed_pairs(state.task, config.validation_sequences, split="validation", device=device)
     sample_size = min(TRAINING_SAMPLE, config.validation_sequences)
     sample = training_sample(state.task, sample_size, training_sequences=config.training_sequences, device=device)
+    check_alignments(state, sample)
     batches = batches_of(state)
     if config.micro_batch_tokens:
         give_back_large_blocks()
@@ -231,6 +237,7 @@ def _weighted_losses(state: TrainingState, update_batches: list[Batch]) -> Itera
     config = state.preset.training
     teacher_forcing_ratio = teacher_forcing_ratio_at(state.step + 1, config)
     tokens = sum(_count_tokens(batch) for batch in update_batches)
+    loss_function = guided_loss(state)
     with state.process_group.rank_specific_rng(state.generator, seed=config.seed, step=state.step):
         for batch in update_batches:
             rows = batch[state.process_group.rows]
@@ -238,7 +245,7 @@ def _weighted_losses(state: TrainingState, update_batches: list[Batch]) -> Itera
                 weight = _count_tokens(part) / tokens
                 # The end of an epoch may have fewer sequences than ranks, and all ranks must call all_reduce.
                 part = part if len(part) else batch[:1]
-                loss = state.loss_function(
+                loss = loss_function(
                     state.model, part, config, teacher_forcing_ratio=teacher_forcing_ratio, generator=state.generator
                 )
                 yield loss * weight

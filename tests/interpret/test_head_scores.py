@@ -5,9 +5,9 @@ import torch
 
 from core.config.tasks import DigitsConfig
 from core.generation import GenerationResult
-from core.interpret.alignment import gold_alignment, gold_cells
 from core.interpret.head_scores import HeadScore, best_head_of_layer, score_heads
 from core.interpret.inspection import label_source, label_steps
+from core.tasks.alignment import gold_alignment, gold_cells
 from core.tasks.sequences import Digits
 from core.text.vocab import PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result, one_hot_maps

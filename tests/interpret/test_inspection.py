@@ -8,12 +8,12 @@ from torch.testing import assert_close
 
 from core.config.tasks import WordsConfig
 from core.generation import GREEDY, Beam, Sample
-from core.interpret.alignment import gold_alignment
 from core.interpret.inspection import NUM_CANDIDATES, Inspection, inspect
 from core.interpret.interventions import Interventions
 from core.models import build_model
 from core.storage.errors import InputError
 from core.tasks import Batch, build_task
+from core.tasks.alignment import gold_alignment
 from core.tasks.sequences import Words
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK, UNK_ID
 

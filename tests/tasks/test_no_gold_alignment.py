@@ -10,7 +10,6 @@ from core.__main__ import main
 from core.config import Preset
 from core.config.tasks import DigitsConfig
 from core.generation import generate
-from core.interpret.alignment import gold_alignment, gold_cells
 from core.interpret.head_scores import score_heads
 from core.interpret.head_table import head_table
 from core.interpret.inspection import inspect
@@ -21,6 +20,7 @@ from core.reports.report.attention_section import answer_questions
 from core.runs import RunFolder
 from core.server import Runs
 from core.tasks import build_task
+from core.tasks.alignment import gold_alignment, gold_cells
 from core.tasks.sequences import Digits
 from tests.support.handmade_results import generation_result
 from tests.support.trainings import train_run

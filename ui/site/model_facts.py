@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from core.config import Preset, preset_to_yaml
-from core.interpret.alignment import gold_cells
 from core.interpret.parts import model_parts
 from core.interpret.snapshots import SnapshotInput, SnapshotTaker
 from core.models import Seq2Seq
@@ -17,6 +16,7 @@ from core.models.seq2seq import BLOCKS
 from core.storage.errors import InputError
 from core.tasks import Task
 from core.tasks.addition import Addition
+from core.tasks.alignment import gold_cells
 from core.tasks.own_pairs import OwnPairs
 from core.tasks.sequences import Digits, SequenceTask
 from core.text.tokenizers import PlainTokenizer

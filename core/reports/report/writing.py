@@ -9,7 +9,6 @@ from typing import Any
 from core.evaluation.accuracy import Evaluation, evaluate, score_references
 from core.evaluation.breakdown import measure_breakdown
 from core.evaluation.by_length import AccuracyByLength, accuracy_by_length
-from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import HeadScore
 from core.interpret.inspection import Inspection
 from core.interpret.trained import Trained
@@ -35,6 +34,7 @@ from core.runs.run import Run
 from core.storage.atomic import write_atomically
 from core.storage.errors import LabError
 from core.tasks import fixed_pairs, training_sample
+from core.tasks.alignment import gold_cells
 from core.text.pieces import piece_name, sentence_of
 from core.training.history import History
 

@@ -10,7 +10,6 @@ import torch
 from pydantic import Field
 
 from core.interpret.ablation import exact_match_with
-from core.interpret.alignment import gold_cells
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models.transformer import Transformer
@@ -18,6 +17,7 @@ from core.runs.run import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError
 from core.tasks import Task, fixed_pairs
+from core.tasks.alignment import gold_cells
 from core.teaching.attention_lessons import load_attention_lesson
 from core.teaching.attention_lessons.attention_scores import attention_scores
 from core.teaching.attention_lessons.removed_parts import (
