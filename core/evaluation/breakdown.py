@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from core.evaluation.outputs import count_exact
+from core.evaluation.headline import headline_of
+from core.evaluation.outputs import count_exact, decode_unpadded
 from core.evaluation.passes import evaluation_mode
 from core.generation import GREEDY, Strategy
 from core.models import Seq2Seq
@@ -14,11 +15,12 @@ from core.tasks.data import DATA_SEED
 
 @dataclass(frozen=True)
 class GroupAccuracy:
-    """Exact match (0-1) of one group of pairs."""
+    """Exact match (0-1) of one group of pairs, and BLEU if the task's answers have it."""
 
     name: str
     sequences: int
     exact_match: float
+    bleu: float | None = None
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,9 @@ class BreakdownAccuracy:
 def measure_breakdown(
     model: Seq2Seq, task: Task, *, sequences: int, strategy: Strategy = GREEDY
 ) -> BreakdownAccuracy | None:
-    """Measure exact match on the task's breakdown, the same pairs for every run; None if the task has none.
+    """Measure exact match, and BLEU if the answers have it, on the task's breakdown; None if the task has none.
+
+    The pairs are the same for every run.
 
     Args:
         sequences: number of pairs; fewer if the test split holds fewer.
@@ -46,11 +50,21 @@ def measure_breakdown(
     if breakdown is None:
         return None
     max_steps = breakdown.pairs.tgt_out.shape[1]
+    exact: dict[str, int] = {}
+    bleu: dict[str, float] = {}
     with evaluation_mode(model):
-        exact = {
-            name: count_exact(model, breakdown.pairs[rows], strategy, max_steps=max_steps)
-            for name, rows in breakdown.groups.items()
-        }
-    groups = [GroupAccuracy(name, len(rows), exact[name] / len(rows)) for name, rows in breakdown.groups.items()]
+        for name, rows in breakdown.groups.items():
+            pairs = breakdown.pairs[rows]
+            if headline_of(task).bleu_tokenizer is None:
+                exact[name] = count_exact(model, pairs, strategy, max_steps=max_steps)
+                continue
+            outputs = decode_unpadded(model, pairs, strategy=strategy)
+            exact[name] = int(outputs.is_exact.sum())
+            if quality := outputs.quality(task):
+                bleu[name] = quality.bleu
+    groups = [
+        GroupAccuracy(name, len(rows), exact[name] / len(rows), bleu.get(name))
+        for name, rows in breakdown.groups.items()
+    ]
     total = len(breakdown.pairs)
     return BreakdownAccuracy(breakdown.name, breakdown.sampling, total, sum(exact.values()) / total, tuple(groups))

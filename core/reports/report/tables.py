@@ -104,9 +104,13 @@ def by_length_table(measurements: ReportMeasurements) -> Rows:
 
 
 def breakdown_table(breakdown: BreakdownAccuracy) -> Rows:
-    """Return exact match of each group of test pairs, such as test sets with names."""
-    groups = [[each.name, f"{each.sequences:,}", percent(each.exact_match)] for each in breakdown.groups]
-    return [["group", "inputs", "exact match"], *groups]
+    """Return exact match of each group of test pairs, such as test sets with names, and BLEU where it is measured."""
+    has_bleu = any(each.bleu is not None for each in breakdown.groups)
+    rows = [["group", "inputs", "exact match", *["BLEU"] * has_bleu]]
+    for each in breakdown.groups:
+        bleu = [] if each.bleu is None else [f"{each.bleu:.2f}"]
+        rows.append([each.name, f"{each.sequences:,}", percent(each.exact_match), *bleu])
+    return rows
 
 
 def other_lengths_table(curve: AccuracyByLength | None) -> Rows:
