@@ -20,7 +20,7 @@ def test_a_text_is_split_by_its_kind_of_token(kind, tokens):
 
 
 def test_tokens_are_joined_with_spaces_except_for_characters():
-    assert [detokenize(["a", "b"], kind) for kind in PLAIN_KINDS] == ["ab", "a b", "a b"]
+    assert [detokenize(["a", "b"], kind) for kind in PLAIN_KINDS] == ["ab", "a b", "a b", "ab"]
 
 
 def test_text_is_validated_by_type_length_and_characters():
