@@ -7,8 +7,10 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from core.evaluation.error_rates import measure_error_rates, nearest_reference
-from core.evaluation.outputs import decode_unpadded
+from core.evaluation.outputs import Outputs, decode_unpadded
 from core.generation.strategy import Beam, Greedy
+from core.tasks import build_task, fixed_pairs
+from core.tasks.ingest import HeldOutFile, PairFiles, prepare_preset
 from core.tasks.pairs import PairTable, PairTask, RaggedRows, source_key
 from core.text.tokenizers import PlainTokenizer
 from core.text.vocab import EOS_ID, Vocab
@@ -91,3 +93,20 @@ def test_error_rates_of_known_outputs(scripted, outputs, sequence_rate, token_ra
         rates = measure_error_rates(task, decode_unpadded(model, pairs, strategy=strategy))
         assert (rates.names, rates.sources) == (("WER", "PER"), 3)
         assert (rates.sequence_rate, rates.token_rate) == pytest.approx((sequence_rate, token_rate))
+
+
+def test_a_source_with_an_unknown_token_is_measured_by_its_own_reference(tmp_path):
+    """Its tokens no longer say which source of the pairs it was."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{number}\t{number}\n" for number in range(100, 140)))
+    test = tmp_path / "test.tsv"
+    test.write_text("5x\t5\n")  # training has no x
+    files = PairFiles(path, held_out=(HeldOutFile(test),))
+    _, preset = prepare_preset(files, tmp_path / "kept", kinds=("character", "character"))
+    task = build_task(preset.task, pairs=tmp_path / "kept")
+    pairs = fixed_pairs(task, 1, split="test")
+    right, wrong = ([*task.tgt_vocab.encode(text), EOS_ID] for text in ("5", "1"))
+    rates = [
+        measure_error_rates(task, Outputs(pairs, torch.tensor([ids]), torch.zeros(1, 2))) for ids in (right, wrong)
+    ]
+    assert [(each.sequence_rate, each.token_rate) for each in rates] == [(0, 0), (1, 1)]

@@ -283,6 +283,6 @@ def _measure(loaded: Trained, pairs: Batch, sets: dict[int, Batch]) -> Iterator[
 
 def _token_error_rate(task: Task, table: pd.DataFrame) -> float:
     """Return the edits from outputs to their nearest references, per token of those."""
-    answers = zip(table.output, table.input, strict=True)
-    nearest = [nearest_reference(output, task.references(source)) for output, source in answers]
+    answers = zip(table.output, table.input, table.reference, strict=True)
+    nearest = [nearest_reference(output, task.references(source) or [own]) for output, source, own in answers]
     return sum(distance for distance, _ in nearest) / max(1, sum(len(reference) for _, reference in nearest))
