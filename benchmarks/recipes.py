@@ -1,7 +1,7 @@
 """``bench recipes``: what ``data`` proposes for small sets of own pairs, trained as proposed and tested.
 
-The sets that are generated here are of characters, words and symbols; files of pairs can be named beside them. Chosen
-were the recipes on validation pairs of ``dates``, ``sums``, ``boolean`` and ``sorted``; the others were held back.
+The sets that are generated here are of characters and words; files of pairs can be named instead. Of those generated,
+only ``sums`` and ``boolean`` had a part in choosing the recipes, by their validation pairs.
 """
 
 import argparse
