@@ -133,7 +133,8 @@ def _arguments(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _written(action: argparse.Action) -> str:
-    value = action.metavar or (f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper())
+    metavar = " ".join(action.metavar) if isinstance(action.metavar, tuple) else action.metavar
+    value = metavar or (f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper())
     if not action.option_strings:
         return f"[{value}]" if action.nargs == "?" else str(value)
     if action.nargs == 0:

@@ -71,6 +71,7 @@ def test_two_files_with_any_suffix_and_test_sets_named_after_their_files(page: P
         (tmp_path / f"{name}.fr").write_text("\n".join(each[::-1] for each in numbers) + "\n")
     page.locator("#own-open").click()
     page.locator("#own-file input[type=file]").set_input_files(tmp_path / "train.en")
+    expect(page.locator("#own-preview .notice")).to_contain_text("✗")  # one column, without its targets
     page.locator("#own-targets input[type=file]").set_input_files(tmp_path / "train.fr")
     expect(page.locator("#own-preview .notice")).to_contain_text("The data is valid")
     held_out = [tmp_path / f"{name}.{side}" for name in ("long", "short", "dev") for side in ("en", "fr")]

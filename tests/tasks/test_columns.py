@@ -16,6 +16,7 @@ from core.tasks.ingest import (
     ROLES,
     HeldOutFile,
     PairFiles,
+    StagingArea,
     check_pairs_file,
     lines,
     other_readings,
@@ -23,6 +24,7 @@ from core.tasks.ingest import (
     prepare_preset,
     read_pairs,
     reading_of,
+    staging,
     summary_facts,
 )
 
@@ -237,9 +239,23 @@ def test_a_damaged_or_endless_gzip_file_is_refused(tmp_path, monkeypatch: pytest
     for damaged in (packed[:200], packed[:100] + b"\0" * 50 + packed[150:]):
         with pytest.raises(InputError, match="is a damaged gzip file"):
             list(read_pairs(file(tmp_path / "p.tsv.gz", damaged)))
-    monkeypatch.setattr(lines, "MAX_UNPACKED_BYTES", 10_000)
+    bomb = file(tmp_path / "b.tsv.gz", gzip.compress(b"a\tb\n" * 1_000_000))  # 4 MB in 6 kB
     with pytest.raises(InputError, match="unpacks to more than"):
+        list(read_pairs(bomb))
+    monkeypatch.setattr(lines, "MAX_UNPACKED_BYTES", 10_000)
+    with pytest.raises(InputError, match="unpacks to more than 10,000 bytes"):
         list(read_pairs(file(tmp_path / "p.tsv.gz", packed)))
+
+
+def test_a_server_with_limits_reads_no_file_that_is_larger_than_an_upload(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(staging, "MAX_UNPACKED_BYTES", 10_000)
+    packed = file(tmp_path / "p.tsv.gz", gzip.compress(numbers(100, 5_000).encode()))
+    plain, parquet = file(tmp_path / "p.tsv", numbers(100, 30)), file(tmp_path / "p.parquet.gz", "no")
+    with pytest.raises(InputError, match="more than 10,000 bytes unpacked, the limit here"):
+        StagingArea(max_pairs=10_000).stage(PairFiles(packed))
+    with pytest.raises(InputError, match="is Parquet, which is not read here"):
+        StagingArea(max_pairs=10_000).stage(PairFiles(plain, held_out=(HeldOutFile(parquet),)))
+    assert StagingArea().stage(PairFiles(packed))[0].pairs == 5_000
 
 
 def test_parquet_is_read_if_its_package_is_installed(tmp_path):
@@ -247,5 +263,8 @@ def test_parquet_is_read_if_its_package_is_installed(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.Table.from_pylist(NESTED), tmp_path / "p.parquet")
     assert next((row.source, row.target) for row in read_pairs(tmp_path / "p.parquet")) == ("Hello 0", "Hallo 0")
+    parquet.write_table(pyarrow.table({"a": ["x"] * 300_000, "b": ["y"] * 300_000}), tmp_path / "equal.parquet")
+    with pytest.raises(InputError, match=r"300,000 rows in .* bytes, which are not pairs"):
+        list(read_pairs(tmp_path / "equal.parquet"))
     with pytest.raises(InputError, match="is not valid Parquet"):
         list(read_pairs(file(tmp_path / "q.parquet", "no")))

@@ -17,9 +17,10 @@ from typing import BinaryIO, NamedTuple, cast
 from core.storage.errors import InputError
 
 MAX_LINE_BYTES = 64 * 1024
-MAX_UNPACKED_BYTES = 2**30
-"""Of a compressed file; a small one can expand to any size."""
+MAX_UNPACKED_BYTES, MAX_EXPANSION = 2**30, 20
+"""Of a compressed file, and times its size: text expands three to six times, and a file made for it to any size."""
 _REFUSED = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff]")  # categories Cc, without the tab, and Cs
+_PART = 2**20
 _GZIP = b"\x1f\x8b"
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -75,20 +76,28 @@ def read_lines(path: Path) -> Iterator[Line]:
     A byte order mark is skipped; lines may end with CR LF. A file compressed by gzip is unpacked.
 
     Raises:
-        InputError: the file cannot be read, is empty, is UTF-16, or unpacks to more than ``MAX_UNPACKED_BYTES``.
+        InputError: the file cannot be read, is empty, is UTF-16, or unpacks to more than it may.
     """
     with open_unpacked(path) as file:
         _check_start(file, path.name)
-        number = 0
+        number, most = 0, min(MAX_UNPACKED_BYTES, MAX_EXPANSION * path.stat().st_size + MAX_LINE_BYTES)
         while line := file.readline(MAX_LINE_BYTES + 2):
             number += 1
             yield _decode_line(number, line.removesuffix(b"\n").removesuffix(b"\r"))
             while len(line) == MAX_LINE_BYTES + 2 and not line.endswith(b"\n"):
                 line = file.readline(MAX_LINE_BYTES + 2)  # skip the rest of a line that is too long
-            if isinstance(file, gzip.GzipFile) and file.tell() > MAX_UNPACKED_BYTES:
-                raise InputError(
-                    f"file={path.name[:60]!r} unpacks to more than {MAX_UNPACKED_BYTES / 2**30:g} GiB; unpack it first"
-                )
+            if isinstance(file, gzip.GzipFile) and file.tell() > most:
+                raise InputError(f"file={path.name[:60]!r} unpacks to more than {most:,} bytes; unpack it first")
+
+
+def check_unpacked_size(path: Path, most: int) -> None:
+    """Check the size of a file once it is unpacked; InputError if it has more than ``most`` bytes."""
+    with open_unpacked(path) as file:
+        size = 0
+        while size <= most and (part := file.read(_PART)):
+            size += len(part)
+    if size > most:
+        raise InputError(f"file={path.name[:60]!r} has more than {most:,} bytes unpacked, the limit here")
 
 
 @contextmanager

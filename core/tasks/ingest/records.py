@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
 from core.tasks.ingest.formats import COMMAND, COMMENT, FileFormat
-from core.tasks.ingest.lines import Line, Problem, open_unpacked, read_lines, refused_character
+from core.tasks.ingest.lines import MAX_EXPANSION, Line, Problem, open_unpacked, read_lines, refused_character
 from core.text.validation import quote
 
 MAX_JSON_BYTES = 256 * 2**20
@@ -167,6 +167,9 @@ def _read_parquet(path: Path) -> Iterator[Record]:
 
     try:
         table = ParquetFile(path)
+        rows, size = table.metadata.num_rows, path.stat().st_size
+        if rows > MAX_EXPANSION * size:  # equal rows take no room, so that a small file can have any number of them
+            raise InputError(f"file={path.name[:60]!r} has {rows:,} rows in {size:,} bytes, which are not pairs")
         number = 0
         for batch in table.iter_batches(batch_size=1_000):
             for item in batch.to_pylist():

@@ -109,6 +109,6 @@ export function mount({ element, trigger, props, watch }) {
     if (props.value?.checked !== checked) edited = false; // not when the training time has come
     checked = props.value?.checked;
     show();
-    if (!props.value?.timed) part("notice").scrollIntoView({ block: "nearest" });
+    if (!props.value?.timed) part(part("readings").hidden ? "notice" : "readings").scrollIntoView({ block: "nearest" });
   });
 }
