@@ -2,12 +2,17 @@
 
 import re
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from core.server import Runs
+from core.server.access import VisitorRuns
+from core.tasks.ingest import StagingArea
 from tests.browser.chromium import CHROMIUM
+from ui.forms import own_data
 
 pytestmark = [
     pytest.mark.browser,
@@ -45,6 +50,37 @@ def test_train_says_what_is_missing_for_pairs_that_are_not_checked_or_not_valid(
     expect(notice).to_contain_text("✗")
     page.locator("#train").click()
     assert set(runs) == before
+
+
+def test_the_answer_for_an_earlier_file_is_not_trained_in_place_of_the_later_one(
+    page: Page, runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked, release, check = Event(), Event(), own_data.check_pairs
+
+    def slow_first(runs: VisitorRuns, staging: StagingArea, pairs: str | None, *given: Any) -> dict[str, Any]:
+        if pairs and pairs.endswith("large.tsv"):
+            asked.set()
+            assert release.wait(60)
+        return check(runs, staging, pairs, *given)
+
+    monkeypatch.setattr(own_data, "check_pairs", slow_first)
+    before = set(runs)
+    for name in ("large", "later"):
+        (tmp_path / f"{name}.tsv").write_text(PAIRS)
+    page.locator("#own-open").click()
+    page.locator("#own-file input[type=file]").set_input_files(tmp_path / "large.tsv")
+    assert asked.wait(30)
+    page.get_by_label("Remove this file").or_(page.locator("#own-file button[aria-label=Clear]")).first.click()
+    page.locator("#own-file input[type=file]").set_input_files(tmp_path / "later.tsv")
+    expect(page.locator("#own-file")).to_contain_text("later")
+    page.locator("#train").click()  # neither is checked
+    expect(page.locator("#own-preview .notice")).to_contain_text("not checked yet")
+    release.set()
+    expect(page.locator("#preset-picker input[value=later]")).to_be_checked()
+    expect(page.locator("#own-preview .notice")).to_contain_text("The data is valid")
+    page.locator("#train").click()
+    expect(page.locator("#run-bar .run .title")).to_contain_text("later")
+    assert [runs[name].preset.name for name in set(runs) - before] == ["later"]
 
 
 def test_the_columns_of_a_file_are_a_choice_that_shows_what_each_reading_makes(page: Page, runs: Runs, tmp_path: Path):

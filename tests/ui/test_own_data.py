@@ -2,12 +2,14 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from core.config import load_preset
 from core.server import Runs
 from core.server.access import VisitorRuns
+from core.storage.errors import InputError
 from core.tasks import pronunciations
 from core.tasks.ingest import StagingArea
 from ui.forms import own_data
@@ -19,6 +21,7 @@ from ui.tabs.train import picked_draft
 
 PASTED = "".join(f"{number} => {'x ' * (number % 4 + 1)}\n" for number in range(100, 160))
 KINDS = ("character", "symbol")
+SOURCE, TARGET = "own-source-kind", "own-answer-kind"
 
 
 NO_RUNS = VisitorRuns(Runs(Path("nowhere")))
@@ -63,6 +66,12 @@ def test_pasted_sentences_get_subwords_and_the_reason(tmp_path):
         assert preview_with_time(mine, {"problem": "none"}, None) == {"problem": "none"}
     finally:
         runs.close()
+
+
+def test_pairs_of_one_token_a_side_are_proposed_a_model_that_can_be_built():
+    shown, preset = check(StagingArea(), pasted="".join(f"w{n} => v{n}\n" for n in range(60)), kinds=("word", "word"))
+    assert "problem" not in shown
+    assert (preset.longest_sequence, preset.model.max_seq_len) == (3, 4)
 
 
 def test_tokens_that_the_user_names_have_no_reason():
@@ -177,9 +186,15 @@ def test_a_preset_with_missing_data_shows_the_reason_instead_of_a_time(monkeypat
     assert "is not among your pairs" in timed(NO_RUNS, nowhere, nowhere)["text"]
 
 
-def test_other_tokens_check_pairs_again_only_if_they_were_checked_before(monkeypatch):
-    asked = []
-    monkeypatch.setattr(own_data, "check_pairs", lambda *inputs: asked.append(inputs) or ("preview", "preset"))
-    assert own_data.check_pairs_again("runs", "staging", None, "a.tsv") == {}
-    assert own_data.check_pairs_again("runs", "staging", {"facts": []}, "a.tsv") == ("preview", "preset")
-    assert asked == [("runs", "staging", "a.tsv")]
+def test_other_tokens_check_pairs_again_only_if_they_were_checked_before():
+    def changed(preview: dict, **given: Any) -> dict[str, Any]:
+        files = (None, None, None, PASTED)
+        return own_data.check_after(NO_RUNS, StagingArea(), given.get("name", SOURCE), None, preview, *files, *KINDS)
+
+    subwords = {SOURCE: "subword", TARGET: "subword"}
+    assert own_data.check_after(NO_RUNS, StagingArea(), SOURCE, None, {}, *[None] * 4, "subword", "symbol") == subwords
+    assert "facts" in changed({"checked": True, "edits": 3})["preview"]
+    assert changed({"checked": True, "edits": 3})["preview"]["edits"] == 3
+    assert "facts" in changed({}, name="own-look")["preview"]
+    with pytest.raises(InputError, match="not one that the page sends"):
+        changed({"checked": 1})

@@ -4,12 +4,13 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import gradio as gr
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import Preset
 from core.reports.formatting import duration_range
@@ -17,7 +18,7 @@ from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest import HeldOutFile, Kinds, PairFiles, StagingArea, parse_columns, reading_of, set_name
 from core.text.tokenizers import TOKEN_KINDS
-from ui.components.data_preview import data_preview, preview_value, with_time
+from ui.components.data_preview import PREVIEW, data_preview, preview_value, with_time
 from ui.events import CHECK, LATEST, QUIET, event_text
 from ui.forms.preset_form import LONGEST_WAIT, Draft, Form
 from ui.updates import Updates, by_name
@@ -28,6 +29,11 @@ OPEN = """() => {
   scrollTo(0, 0);
   return { __type__: "update", visible: true };
 }"""
+WITH_EDITS = """(columns, preview, ...given) => {
+  const edits = Number(document.body.dataset.pairEdits ?? 0);
+  return [columns, { checked: Boolean(preview?.checked), edits }, ...given];
+}"""
+"""Script that sends, in place of the preview, what ``Sent`` describes."""
 MAX_PASTED = 200_000  # characters
 _INSTRUCTIONS = (
     "One pair per line (.tsv, .txt, .csv), JSON (.json, .jsonl), a pronouncing dictionary (.dict), or two files with "
@@ -38,6 +44,7 @@ _INSTRUCTIONS = (
     "A column with `test` or `validation`, or files of their own, name the held-out pairs instead. "
     "The pairs are saved only with the runs that you train on them."
 )
+_KINDS = ("own-source-kind", "own-answer-kind")  # of the components that choose tokens
 _VALIDATION = {"validation", "valid", "val", "dev"}
 
 
@@ -68,39 +75,100 @@ def build(runs: VisitorRuns, form: Form) -> None:
                     TOKEN_KINDS,
                     "Source tokens",
                     "automatic: chosen by the pairs, for both sides · inflection: as reiterar V;NEG",
-                    "own-source-kind",
+                    _KINDS[0],
                 ),
                 (
                     [kind for kind in TOKEN_KINDS if kind != "inflection"],
                     "Target tokens",
                     "symbol: split at spaces · subword: pieces of words, on both sides",
-                    "own-answer-kind",
+                    _KINDS[1],
                 ),
             )
         ]
     with gr.Row(elem_classes="actions"):
-        check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
-    preview, preset, columns = data_preview(), gr.State(None), gr.State("")
-    inputs = [pairs, targets, held_out, pasted, *kinds]
-    outputs = {"preview": preview, "preset": preset}
-    checking: dict[str, Any] = {"outputs": list(outputs.values()), **QUIET, **CHECK}
-    check_all = by_name(partial(check_pairs, runs, staging), outputs)
+        look = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
+    preview, preset, columns = data_preview(), gr.State(None), gr.State(None)
+    outputs = {"preview": preview, "preset": preset, "columns": columns, **dict(zip(_KINDS, kinds, strict=True))}
 
-    def show(checked: Any) -> None:
-        """Open the preset of pairs that were checked, and measure how long it trains."""
-        form.open_on(checked.then, draft_for, [preset, form.draft])
-        checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
+    def check_all(columns: ChosenColumns | None, preview: Any, event: gr.EventData, *given: Any) -> Updates:
+        changed = event.target.elem_id if event.target else ""
+        if changed == PREVIEW:
+            columns = ChosenColumns(event_text(event, "columns"), _origin(*given[:2]))
+        return check_after(runs, staging, changed, columns, preview, *given)
 
-    show(check.click(check_all, [*inputs, columns], **checking))
-    # A file is checked as soon as it is there, because Train next to it trains what was checked
-    for uploaded in (pairs, targets, held_out):
-        show(uploaded.upload(check_all, inputs, **checking).then(lambda: "", None, columns, **QUIET))
-    for changed, other in (kinds, kinds[::-1]):
-        matched = changed.input(matching_kind, [changed, other], other, **QUIET)
-        check_again = by_name(partial(check_pairs_again, runs, staging), outputs)
-        show(matched.then(check_again, [preview, *inputs, columns], **checking))
-    show(preview.read_as(_chosen_columns, None, columns, **QUIET).then(check_all, [*inputs, columns], **checking))
+    # One event, so that the answer for earlier pairs never replaces that for later ones. A file is checked as soon as
+    # it is there, because Train next to it trains what was checked.
+    uploads, choices = [each.upload for each in (pairs, targets, held_out)], [each.input for each in kinds]
+    checked = gr.on(
+        [look.click, *uploads, *choices, preview.select],
+        by_name(check_all, outputs),
+        [columns, preview, pairs, targets, held_out, pasted, *kinds],
+        list(outputs.values()),
+        js=WITH_EDITS,
+        **LATEST,
+        **QUIET,
+        **CHECK,
+    )
+    form.open_on(checked.then, draft_for, [preset, form.draft])
+    checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
     close.click(None, None, None, js="() => { document.body.dataset.side = ''; }", api_visibility="private")
+
+
+@dataclass(frozen=True)
+class ChosenColumns:
+    """The reading of the columns that the visitor chose, and the pairs that it is for.
+
+    Attributes:
+        columns: as ``parse_columns`` reads it.
+        origin: the uploaded file, "pasted pairs", or both files.
+    """
+
+    columns: str
+    origin: str
+
+
+class Sent(BaseModel):
+    """What the page sends of the preview: whether pairs were checked before, and the number of edits of the pairs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    checked: bool = False
+    edits: Annotated[int, Field(ge=0)] = 0
+
+
+def check_after(
+    runs: VisitorRuns, staging: StagingArea, changed: str, chosen: ChosenColumns | None, preview: Any, *given: Any
+) -> Updates:
+    """Check the pairs after something in the form was changed; return updates of the form.
+
+    Args:
+        changed: ``elem_id`` of the component. Other tokens only check pairs again that were checked before.
+        chosen: the reading of the columns.
+        preview: as ``WITH_EDITS`` sends it.
+        given: the other arguments of ``check_pairs``, without ``columns``.
+
+    Raises:
+        InputError: ``preview`` is something else.
+    """
+    pairs, targets, held_out, pasted, *chosen_kinds = given
+    kinds = dict(zip(_KINDS, chosen_kinds, strict=True))
+    if changed in kinds:
+        other = next(name for name in kinds if name != changed)
+        kinds[other] = matching_kind(kinds[changed], kinds[other])
+    try:
+        sent = Sent.model_validate(preview)
+    except ValidationError as error:
+        raise InputError("the state of the preview is not one that the page sends") from error
+    if changed in kinds and not sent.checked:
+        return kinds
+    columns = chosen.columns if chosen and chosen.origin == _origin(pairs, targets) else ""
+    found = check_pairs(runs, staging, pairs, targets, held_out, pasted, kinds[_KINDS[0]], kinds[_KINDS[1]], columns)
+    preview = found["preview"] | {"edits": sent.edits}
+    return kinds | found | {"preview": preview, "columns": chosen if columns else None}
+
+
+def _origin(pairs: str | None, targets: str | None) -> str:
+    return " and ".join(filter(None, (pairs, targets))) or "pasted pairs"
 
 
 def check_pairs(
@@ -117,8 +185,8 @@ def check_pairs(
     """Ingest pairs; return the updates of their preview and of a preset that trains on them, or an error and None.
 
     Args:
-        columns: the reading that the visitor chose, as ``parse_columns`` reads it; "" or one of other pairs, which have
-            another number of columns, recognizes it.
+        columns: the reading that the visitor chose, as ``parse_columns`` reads it; "" or one for another number of
+            columns, as pasted pairs have after an edit, recognizes it.
     """
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -132,11 +200,6 @@ def check_pairs(
     except LabError as error:
         return {"preview": {"problem": str(error), "checked": time.time_ns()}, "preset": None}
     return {"preview": preview_value(found) | {"checked": time.time_ns()}, "preset": preset}
-
-
-def check_pairs_again(runs: VisitorRuns, staging: StagingArea, preview: dict[str, Any] | None, *inputs: Any) -> Updates:
-    """Check pairs that were checked before with the tokens that are chosen now; otherwise change nothing."""
-    return check_pairs(runs, staging, *inputs) if preview else {}
 
 
 def matching_kind(changed: str, other: str) -> str:
@@ -238,11 +301,6 @@ def _suffix(file: str) -> str:
     """Return the end of a file's name from its first dot on, such as ``.en.gz``."""
     _, dot, suffix = Path(file).name.partition(".")
     return dot + suffix
-
-
-def _chosen_columns(event: gr.EventData) -> str:
-    """Return the reading that the visitor chose in the preview."""
-    return event_text(event, "columns")
 
 
 def _with_tab(line: str) -> str:

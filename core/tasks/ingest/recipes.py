@@ -10,6 +10,7 @@ from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult, SubwordSizes
 _SMALL, _LARGE = 3_000, 30_000  # sources; a small data set gets fewer steps, a large one a larger model
 _FEW_SENTENCES, _MANY_SENTENCES = 5_000, 20_000  # training pairs of subwords
 _LENGTHS_TIMES_UPDATES = 75_000  # tokens of the longest source and target, times updates: two minutes of one core
+_FEWEST_POSITIONS = 4  # of a model, also where all pairs are shorter
 _EPOCHS = 50  # over sentences: few enough steps for many, so that no preset trains for hours
 
 
@@ -43,7 +44,7 @@ def preset_for(result: IngestResult, *, name: str, like: Preset | None = None) -
         ConfigError: the model of ``like`` cannot learn these pairs.
     """
     task = task_for(result)
-    positions = min(512, max(task.longest_source, task.longest_answer) + SPECIAL_TOKENS)
+    positions = min(512, max(_FEWEST_POSITIONS, max(task.longest_source, task.longest_answer) + SPECIAL_TOKENS))
     if like is not None:
         model, training = like.model.model_dump(), like.training.model_dump()
         model["max_seq_len"] = max(positions, like.model.max_seq_len)

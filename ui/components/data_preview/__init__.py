@@ -7,16 +7,18 @@ import gradio as gr
 from core.tasks.ingest import IngestResult, Row, histogram, other_readings, skipped_share, summary_facts
 from ui.components.component import component
 
+PREVIEW = "own-preview"
 MAX_EXAMPLES, MAX_TEXT = 2, 200  # pairs of a reading, and characters of each
 
 
 def data_preview() -> gr.HTML:
     """Build the component; hidden without a value. Value: ``preview_value``, or ``{"problem": message}``.
 
-    Both have ``checked`` too, the time of the check: the script tells by it whether pairs were edited since.
-    Event: ``.read_as(fn)`` with ``evt.columns``, the reading that the visitor chose.
+    Both have ``checked`` too, the time of the check, and ``edits``, the number of edits of the pairs before it. The
+    script counts edits in ``document.body.dataset.pairEdits``, and so knows whether the pairs were edited since.
+    Event: ``.select(fn)`` with ``evt.columns``, the reading that the visitor chose.
     """
-    return component("data_preview", elem_id="own-preview", events=["read_as"])
+    return component("data_preview", elem_id=PREVIEW, events=["select"])
 
 
 def preview_value(found: IngestResult) -> dict[str, Any]:

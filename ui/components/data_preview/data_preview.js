@@ -1,5 +1,5 @@
 // A summary of uploaded pairs: how their columns are read, statistics, length histograms, the first pairs, and skipped rows.
-// Event: 'read_as' {columns}, another reading of the columns. Until the form has the
+// Event: 'select' {columns}, another reading of the columns. Until the form has the
 // preset of the pairs that the visitor sees, Train does not train another one.
 
 import { make, setText, partsOf } from "../../web/dom.js";
@@ -31,7 +31,7 @@ export function mount({ element, trigger, props, watch }) {
   function showReadings(readings) {
     part("readings").hidden = !readings.length;
     part("readings").replaceChildren(part("readings").querySelector("legend"), ...readings.map(({ columns, words, pairs }, at) =>
-      make("label", {}, make("input", { type: "radio", name: "own-columns", value: columns, checked: at === 0, onchange: () => trigger("read_as", { columns }) }),
+      make("label", {}, make("input", { type: "radio", name: "own-columns", value: columns, checked: at === 0, onchange: () => trigger("select", { columns }) }),
         make("span", {}, words),
         ...pairs.map(([source, target]) => make("span", { class: "example" }, make("bdi", {}, source), "  →  ", make("bdi", {}, target))))));
   }
@@ -47,13 +47,14 @@ export function mount({ element, trigger, props, watch }) {
     child("skipped-rows", "ul").replaceChildren(...value.problems.map((problem) => make("li", {}, problem)));
   }
 
-  let edited = false; // whether the pairs have changed since they were checked
+  let edits = 0; // of the pairs; every check is sent their number
   let checked = null; // when the shown pairs were checked
   let opened = ""; // the pairs of the form's preset
 
   /** Hold a press of Train back while the form for own pairs is open with pairs that are not those of the preset. */
   function holdTrain(event) {
-    const { problem, facts, data } = props.value ?? {};
+    const { problem, facts, data, edits: before = 0 } = props.value ?? {};
+    const edited = edits !== before;
     const isOther = edited || problem || (facts && data !== opened);
     if (!isOther || document.body.dataset.side !== "own" || !event.target.closest?.("#train")) return;
     event.stopImmediatePropagation();
@@ -68,7 +69,7 @@ export function mount({ element, trigger, props, watch }) {
 
   function onEdit(event) {
     if (!event.target.closest?.(OF_PAIRS)) return;
-    edited = true;
+    document.body.dataset.pairEdits = ++edits;
     if (event.target.type === "file" || event.type === "drop") showChecking();
   }
 
@@ -106,9 +107,9 @@ export function mount({ element, trigger, props, watch }) {
   onPresetOpened((pairs) => { opened = pairs; });
   show();
   watch("value", () => {
-    if (props.value?.checked !== checked) edited = false; // not when the training time has come
-    checked = props.value?.checked;
     show();
-    if (!props.value?.timed) part(part("readings").hidden ? "notice" : "readings").scrollIntoView({ block: "nearest" });
+    if (props.value?.checked === checked) return; // the training time has come
+    checked = props.value?.checked;
+    part(part("readings").hidden ? "notice" : "readings").scrollIntoView({ block: "nearest" });
   });
 }
