@@ -52,14 +52,17 @@ class Api:
         """List all runs with title, preset, task, status, step, validation metrics and the time they were created."""
         return run_info.list_runs(self.runs)
 
-    def train(self, preset: str, changes: dict[str, Any]) -> dict[str, Any]:
+    def train(self, preset: str, changes: dict[str, Any], start_from: str = "") -> dict[str, Any]:
         """Train a new run in the background and return its name; progress says how far it is.
 
         Args:
             preset: name of a preset, such as tiny or digits-reversal; an unknown name is answered with all names.
+                Empty with start_from: the preset of that run.
             changes: settings that differ from the preset's, such as {"training.steps": 500}; {} for none.
+            start_from: name of a run whose best weights it begins with; empty for random weights.
         """
-        return {"run": self.runs.start(load_preset(preset).with_changes(changes or {}))}
+        chosen = self.runs[start_from].preset if start_from and not preset else load_preset(preset)
+        return {"run": self.runs.start(chosen.with_changes(changes or {}), start_from=start_from)}
 
     def stop(self, run: str) -> dict[str, Any]:
         """Stop a run after its current step; it is saved and can be resumed.

@@ -27,6 +27,7 @@ def list_runs(runs: VisitorRuns) -> dict[str, Any]:
                 "shared": row.shared,
                 "status": info.status,
                 "shipped": info.shipped,
+                "start_from": info.start.run if info.start else "",
                 "step": info.step,
                 "steps": row.progress.steps,
                 "headline": [figure.model_dump() for figure in info.figures],

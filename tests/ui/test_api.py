@@ -67,6 +67,9 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, fe
     other = client.predict("tiny", small | short, api_name="/train")["run"]
     while client.predict(other, api_name="/progress")["status"] != "finished":
         time.sleep(0.05)
+    tuned = client.predict("", short, run, api_name="/train")["run"]  # with the preset of the run that it begins from
+    begun = next(each for each in client.predict(api_name="/list_runs")["runs"] if each["id"] == tuned)
+    assert (begun["preset"], begun["steps"], run.startswith(begun["start_from"])) == ("tiny", 5, True)
     compared = client.predict([run, other], api_name="/compare")
     assert [each["run"] for each in compared["runs"]] == [run, other]
     assert compared["pairs"][0]["wins"] > compared["pairs"][0]["losses"]
@@ -77,6 +80,8 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, fe
     [
         ("/train", ("tiny", {"model.d_model": 31}), "d_model=31"),
         ("/train", ("../secret", {}), "preset="),
+        ("/train", ("", {}, "nobodys"), "no such run"),
+        ("/train", ("tiny", {}, SHIPPED), "model.d_model=32, and digits-reversal-shipped has 64"),
         ("/decode", ("../../x", "1"), "is not a valid name"),
         (
             "/decode",

@@ -58,6 +58,19 @@ def test_the_form_lists_the_runs_and_starts_from_the_chosen_one(own_runs: Runs, 
     assert reused_draft(mine, run.name, draft).start_from == ""
 
 
+def test_a_reloaded_page_has_the_chosen_run_still_unless_it_is_gone(own_runs: Runs, tiny: Preset):
+    mine, draft = VisitorRuns(own_runs), Draft(tiny, tiny, is_first=True)
+    kept = preset_form.check(mine, *filled(draft, "first"))["fields"]["kept"]
+    sent = filled(draft)[1] | {"kept": kept}
+    again = first_draft(mine, None, preset_form.kept_in(sent))
+    assert (again.start, again.start_from) == (tiny, "first")
+    assert preset_form.opened_fields(again)["start_from"] == "first"
+    assert preset_form.check(mine, *filled(draft))["fields"]["kept"] == ""  # as the page opened it
+    own_runs.delete("first")
+    assert first_draft(mine, None, preset_form.kept_in(sent)).start_from == ""
+    assert preset_form.kept_in(sent | {"kept": "name: of an older version"}) is None
+
+
 @pytest.mark.parametrize(("start_from", "problem"), [("first", "model.d_ff=8, and first has 32"), ("x", "no such run")])
 def test_a_run_that_does_not_fit_is_refused_where_it_is_chosen(own_runs: Runs, tiny: Preset, start_from, problem):
     form = filled(Draft(tiny, tiny), start_from, d_ff=8)

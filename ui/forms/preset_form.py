@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.config import SECTIONS, ConfigError, Preset, preset_to_yaml, read_preset
 from core.config.listing import describe_changes, shipped_preset, work
@@ -61,6 +61,20 @@ class Draft:
     def next(self, start: Preset, *, base: Preset | None = None, start_from: str = "") -> "Draft":
         """Return the next draft, which opens with ``start``."""
         return Draft(base or form_base(start), start, self.edition + 1, start_from=start_from)
+
+
+class Kept(BaseModel):
+    """A form that the tab keeps for a reload of the page.
+
+    Attributes:
+        preset: the form's values, as a preset file.
+        start_from: the run whose weights are chosen to begin with, "" for random ones.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    preset: str
+    start_from: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +135,7 @@ class Form:
             "picker": picker_value(draft.base, draft.picked),
             "draft": draft,
             "fields": opened_fields(draft)
-            | {"kept": _kept(draft, draft.start), "starts": _starts(self.runs, draft.start)},
+            | {"kept": _kept(draft, draft.start, draft.start_from), "starts": _starts(self.runs, draft.start)},
         }
 
 
@@ -194,9 +208,13 @@ def start_from_in(submitted: Any) -> str:
     return _submitted(submitted).start_from
 
 
-def kept_in(submitted: Any) -> str:
-    """Return the preset file that a reloaded page has kept, or ""; see ``WITH_KEPT``."""
-    return _submitted(submitted).kept
+def kept_in(submitted: Any) -> Kept | None:
+    """Return the form that a reloaded page has kept, if there is one that can be read; see ``WITH_KEPT``."""
+    kept = _submitted(submitted).kept
+    try:
+        return Kept.model_validate_json(kept) if kept else None
+    except ValidationError:  # of another version
+        return None
 
 
 def _submitted(value: Any) -> SubmittedFields:
@@ -268,7 +286,7 @@ def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
         problems = error.problems if isinstance(error, ConfigError) else ()
         fields = fields_value(draft, values, None, problems) | {"starts": starts}
         return {"summary": problem(error), "message": {"text": ""}, "fields": fields}
-    fields = fields_value(draft, values, preset) | {"kept": _kept(draft, preset), "starts": starts}
+    fields = fields_value(draft, values, preset) | {"kept": _kept(draft, preset, start_from), "starts": starts}
     return {"summary": summary, "message": {"text": ""}, "fields": fields}
 
 
@@ -384,9 +402,11 @@ def as_yaml(draft: Draft, submitted: Any) -> str:
     return preset_to_yaml(preset.model_copy(update={"name": name}))
 
 
-def _kept(draft: Draft, preset: Preset) -> str:
-    """Return a preset file to keep for a reload of the page, "" if the form is as the page opened it."""
-    return "" if draft.is_first and preset == draft.start else preset_to_yaml(preset)
+def _kept(draft: Draft, preset: Preset, start_from: str) -> str:
+    """Return what to keep for a reload of the page, "" if the form is as the page opened it; see ``Kept``."""
+    if draft.is_first and preset == draft.start and not start_from:
+        return ""
+    return Kept(preset=preset_to_yaml(preset), start_from=start_from).model_dump_json()
 
 
 def loaded_draft(data: bytes | None, draft: Draft) -> Draft:

@@ -19,7 +19,7 @@ from ui.components.notice import notice, problem
 from ui.components.preset_picker import preset_picker
 from ui.events import QUIET
 from ui.forms import import_model, own_data, preset_form
-from ui.forms.preset_form import Draft, Form, form_base
+from ui.forms.preset_form import Draft, Form, Kept, form_base
 from ui.forms.preset_list import first_preset, training_times
 from ui.run_info import can_open, settings_line
 from ui.updates import Updates, by_name
@@ -117,17 +117,18 @@ def import_run(runs: VisitorRuns, path: str | None) -> Updates:
         return {"message": problem(error)}
 
 
-def first_draft(runs: VisitorRuns, run: str | None, kept: str | None = None) -> Draft:
+def first_draft(runs: VisitorRuns, run: str | None, kept: Kept | None = None) -> Draft:
     """Return the draft for a new page: what the tab kept, the settings of the visitor's run, or the quickest preset.
 
     Args:
-        kept: the form as YAML before the page was reloaded, if it was changed.
+        kept: the form before the page was reloaded, if it was changed.
     """
     if kept:
         with suppress(LabError):  # of another version, or the server no longer has its pairs
-            start = read_preset(kept, name="kept")
+            start = read_preset(kept.preset, name="kept")
             runs.new_run(start)
-            return Draft(base := form_base(start), start, edition=1, picked=base.name)
+            start_from = kept.start_from if kept.start_from and can_open(runs, kept.start_from) else ""
+            return Draft(base := form_base(start), start, edition=1, picked=base.name, start_from=start_from)
     chosen = None if run is None else runs[run]
     is_own = chosen is not None and not chosen.info.shipped and _is_trainable(chosen.preset)
     start = _from_scratch(chosen.preset) if chosen is not None and is_own else first_preset()

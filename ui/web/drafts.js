@@ -1,5 +1,5 @@
 // Keep unsubmitted input through a reload: Gradio reloads the page after an outage. The input is kept in the address;
-// pasted pairs, and the preset form as YAML (see ui/forms/preset_form.py), in the storage of this tab.
+// pasted pairs, and the preset form (see ui/forms/preset_form.py), in the storage of this tab.
 
 import { patchAddressSoon } from "./address.js";
 

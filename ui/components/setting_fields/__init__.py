@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from ui.components.component import component
 
 KEPT = "attention-lab-draft-preset"
-"""Where the browser keeps the changed form as YAML, in the tab's storage, until a run is started: see
+"""Where the browser keeps the changed form, in the tab's storage, until a run is started: see
 ui/web/drafts.js."""
 
 WITH_KEPT = f"(form) => ({{ ...form, kept: sessionStorage.getItem('{KEPT}') ?? '' }})"
@@ -22,7 +22,7 @@ class SubmittedFields(BaseModel):
         edition: of the draft that the fields were opened with.
         values: by key, such as ``training.steps``; None in an empty number field.
         start_from: name of the run whose weights are chosen to begin with; "" for random ones.
-        kept: the form as YAML before the page was reloaded, if ``WITH_KEPT`` has added it.
+        kept: the form before the page was reloaded, if ``WITH_KEPT`` has added it.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True)
