@@ -76,7 +76,9 @@ def test_parallel_files_of_different_length_are_refused(tmp_path):
 
 
 def test_unknown_extensions_and_missing_files_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"'pairs.xlsx' must end with .tsv, .txt, .csv, .json, .jsonl, .ndjson"):
+    with pytest.raises(InputError, match=r"'pairs.docx' must end with .tsv, .txt, .csv, .json, .jsonl, .ndjson"):
+        rows_of(tmp_path, "x", "pairs.docx")
+    with pytest.raises(InputError, match=r"'pairs.xlsx' is a workbook of a spreadsheet program: save it as CSV"):
         rows_of(tmp_path, "x", "pairs.xlsx")
     with pytest.raises(InputError, match=r"'nowhere.tsv' cannot be read: No such file"):
         list(read_pairs(tmp_path / "nowhere.tsv"))

@@ -307,8 +307,12 @@ def _roles_by_name(names: Sequence[str]) -> tuple[Role, ...] | None:
 
 
 def _is_header(fields: Sequence[Field], others: Sequence[Record]) -> bool:
-    """Return whether the first record names columns: by known names, or as languages that no other record has."""
+    """Return whether the first record names columns: by known names, or as languages that no other record has.
+
+    The first column may be without a name: pandas writes its index so.
+    """
     cells = [_text(field).strip().lower() for field in fields]
+    cells = cells if not cells or cells[0] else cells[1:]
     known = set().union(*_NAMES.values())
     if len(cells) < 2 or not all(cells):
         return False

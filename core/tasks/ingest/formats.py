@@ -28,6 +28,7 @@ _SUFFIXES: dict[str, FileFormat] = {
     ".parquet": "parquet",
     ".dict": "dictionary",
 }
+_WORKBOOKS = {".xlsx", ".xls", ".ods", ".numbers"}
 _SAMPLE = 1_000  # lines
 _MOST = 0.95  # share of the lines that must have the form of a format; the others are skipped when they are read
 
@@ -46,7 +47,12 @@ def format_of(path: Path) -> FileFormat:
         InputError: the file cannot be read.
     """
     suffixes = [each for each in path.suffixes if each.lower() != ".gz"]
-    suffix = _SUFFIXES.get(suffixes[-1].lower() if suffixes else "")
+    extension = suffixes[-1].lower() if suffixes else ""
+    if extension in _WORKBOOKS:
+        raise UnknownFormatError(
+            f"file={path.name[:60]!r} is a workbook of a spreadsheet program: save it as CSV"
+        )
+    suffix = _SUFFIXES.get(extension)
     if suffix in ("csv", "parquet", "dictionary"):
         return suffix
     lines = [line.text for line in islice(read_lines(path), _SAMPLE) if line.text.strip() and not line.problem]

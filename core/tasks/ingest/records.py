@@ -9,6 +9,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from core.text.validation import quote
 MAX_JSON_BYTES = 256 * 2**20
 """Of a JSON file that is one document, which is read as a whole; JSON Lines may be of any size."""
 MAX_FIELDS = 100
+_FIRST_LINES = 100  # of a CSV file, which show its separator
 _VARIANT = re.compile(r"(.+)\(\d+\)")  # of a word with several pronunciations, such as ABOUT(2)
 
 Field = str | tuple[str, ...]
@@ -85,20 +87,28 @@ def _read_dictionary(lines: Iterable[Line]) -> Iterator[Record]:
 
 
 def _read_csv(lines: Iterable[Line]) -> Iterator[Record]:
-    """Read CSV. A quoted field may span several lines; the record has the number of its last line."""
+    """Read CSV. A quoted field may span several lines; the record has the number of its last line.
+
+    Spreadsheet programs separate by semicolons where numbers are written with a decimal comma. They are the separator
+    if each of the first lines has one, and not each a comma.
+    """
+    remaining = iter(lines)
+    first = list(islice(remaining, _FIRST_LINES))
+    texts_of_first = [line.text for line in first if line.text.strip() and not line.problem]
+    comma, semicolon = (all(sign in text for text in texts_of_first) for sign in ",;")
     problems: list[Record] = []
     last_line = 0
 
     def texts() -> Iterator[str]:
         nonlocal last_line
-        for line in lines:
+        for line in chain(first, remaining):
             last_line = line.number
             if line.problem:
                 problems.append(Record(line.number, problem=line.problem))
             else:
                 yield line.text + "\n"
 
-    reader = csv.reader(texts(), strict=True)
+    reader = csv.reader(texts(), delimiter=";" if semicolon and not comma else ",", strict=True)
     while True:
         try:
             fields = next(reader)
