@@ -15,6 +15,7 @@ from pathlib import Path
 from core.__main__ import command_parser
 from core.cli import COMMANDS
 from core.server.limits import LAPTOP, PUBLIC, Limits
+from core.teaching.symptoms import symptoms_in_markdown
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
@@ -36,6 +37,7 @@ def generated_pages() -> Iterator[tuple[Path, str]]:
         REPOSITORY / "README.md": {"badge": badge_in_markdown, "site": site_in_markdown},
         DOCS / "command-line.md": {"commands": commands_in_markdown},
         DOCS / "deployment.md": {"limits": limits_in_markdown},
+        DOCS / "symptoms.md": {"symptoms": symptoms_in_markdown},
         DOCS / "architecture.md": {"drawing": drawing_in_mermaid, "rooms": rooms_in_markdown},
     }
     for path, sections in parts.items():

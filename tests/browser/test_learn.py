@@ -11,6 +11,7 @@ from core.interpret.interventions import Interventions
 from core.server import Runs
 from core.teaching.attention_lessons import attention_lessons, load_attention_lesson
 from core.teaching.attention_lessons.attention_scores import attention_scores
+from core.teaching.symptoms import symptoms
 from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_lesson, open_tab
 from tests.browser.test_accessibility import NO_TRANSITIONS, check
 from tests.serving import SHIPPED
@@ -270,3 +271,16 @@ def test_no_lesson_has_a_serious_violation_or_a_picture_without_text(page: Page,
         form.locator("input").first.check() if form.locator("[type=radio]").count() else form.locator("input").fill("3")
         form.get_by_role("button", name="Check").click()
     check(page, name)
+
+
+def test_a_symptom_is_found_by_its_words_and_leads_to_its_lesson(page: Page, address: str, reload: Callable[..., None]):
+    reload(f"{address}?tab=lessons&lesson=symptoms&symptom=true-means")
+    listed = page.locator("#lesson .symptoms details")
+    expect(page.locator("#symptom-true-means")).to_contain_text("~visible.expand(B, H, T, S).flatten(0, 1)")
+    expect(listed).to_have_count(len(symptoms()))
+    page.get_by_label("Find").fill("repeat shifted")
+    expect(page.locator("#symptom-nan")).to_be_hidden()
+    page.locator("#symptom-same-token summary").click()
+    expect(page).to_have_url(re.compile("symptom=same-token"))
+    page.get_by_role("link", name="The lesson: targets not shifted").first.click()
+    expect(page.locator("#lesson .lesson .title")).to_contain_text("targets not shifted")

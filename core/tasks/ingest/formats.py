@@ -49,9 +49,7 @@ def format_of(path: Path) -> FileFormat:
     suffixes = [each for each in path.suffixes if each.lower() != ".gz"]
     extension = suffixes[-1].lower() if suffixes else ""
     if extension in _WORKBOOKS:
-        raise UnknownFormatError(
-            f"file={path.name[:60]!r} is a workbook of a spreadsheet program: save it as CSV"
-        )
+        raise UnknownFormatError(f"file={path.name[:60]!r} is a workbook of a spreadsheet program: save it as CSV")
     suffix = _SUFFIXES.get(extension)
     if suffix in ("csv", "parquet", "dictionary"):
         return suffix

@@ -1,4 +1,4 @@
-"""The course: lessons on attention with live figures, and lessons about bugs, each beside a correct run."""
+"""The course: lessons on attention with live figures, lessons about bugs, each beside a correct run, and symptoms."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from core.storage.errors import InputError
 from core.teaching.attention_lessons import attention_lessons, load_attention_lesson
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS, bug_notice
 from core.teaching.lessons import SECTIONS, Lesson, lesson_names, load_lesson
+from core.teaching.symptoms import symptoms
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.component import component, validated
 from ui.components.lesson.live_figures import LessonRequest, figure_functions
@@ -34,6 +35,7 @@ def lesson_view(runs: VisitorRuns) -> gr.HTML:
     functions = {
         "lesson": validated(LessonRequest, lesson),
         "attention_lesson": validated(LessonRequest, attention_lesson),
+        "symptoms": validated(LessonRequest, listed_symptoms),
         **figure_functions(runs),
     }
     return component("lesson", elem_id="lesson", events=["train"], value=value, server_functions=functions)
@@ -51,6 +53,21 @@ def attention_lesson(request: LessonRequest) -> dict[str, Any]:
         for section in lesson.sections
     ]
     return {**lesson.model_dump(), "sections": sections}
+
+
+def listed_symptoms(_request: LessonRequest) -> dict[str, Any]:
+    """Return the list of symptoms as plain data; it has the name of a lesson in the page's address."""
+    listed = [
+        {
+            **each.model_dump(exclude={"asked"}),
+            "text": _paragraphs(each.text),
+            "measure": _paragraphs(each.measure),
+            "links": [{"text": link.text, "href": link.href} for link in each.links],
+            "sources": each.sources,
+        }
+        for each in symptoms()
+    ]
+    return {"name": "symptoms", "symptoms": listed}
 
 
 def lesson(request: LessonRequest) -> dict[str, Any]:

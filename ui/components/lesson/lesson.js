@@ -1,4 +1,4 @@
-// The course: a list of the lessons on attention and of the lessons about bugs, and the open one.
+// The course: a list of the lessons on attention, of the lessons about bugs and of symptoms, and the open one.
 // Event: 'train' {lesson}, to train the two runs of a lesson about a bug.
 
 import { patchAddress, readAddress } from "../../web/address.js";
@@ -6,6 +6,7 @@ import { make, partsOf, setText } from "../../web/dom.js";
 import { callServer } from "../../web/server.js";
 import { showAttentionLesson } from "./attention_lesson.js";
 import { makeBugLesson } from "./bug_lesson.js";
+import { showSymptoms } from "./symptoms.js";
 import { forgetAnswers, hasAnswers, keepLast, lastLesson, numRight } from "./progress.js";
 
 export function mount({ element, trigger, props, server, watch }) {
@@ -31,6 +32,7 @@ export function mount({ element, trigger, props, server, watch }) {
     part("attention").replaceChildren(...course().map((each) => make("li", {}, button(each.name, make("span", {}, each.title),
       make("span", { class: "progress", title: "questions answered right" }, progressText(each))))));
     part("bugs").replaceChildren(...bugs().map(({ name, title }, at) => make("li", {}, button(name, at + 1 + ". " + title))));
+    part("seen").replaceChildren(make("li", {}, button("symptoms", "All questions")));
     part("reset").hidden = !hasAnswers();
     setText(part("reset"), "Forget my answers");
   }
@@ -63,18 +65,18 @@ export function mount({ element, trigger, props, server, watch }) {
   /** Open a lesson. Unless the reader chose it, the address and the scroll position stay. */
   async function pick(name, { chosen = true } = {}) {
     const mine = (round += 1);
-    const isCourse = course().some((each) => each.name === name);
-    const article = part(isCourse ? "attention-lesson" : "lesson");
+    const kind = name === "symptoms" ? "symptoms" : course().some((each) => each.name === name) ? "attention-lesson" : "lesson";
+    const article = part(kind);
     if (chosen && name === open) return goTo(name, article); // what the reader did in it stays
-    const answer = await callServer(server, isCourse ? "attention_lesson" : "lesson", { name });
+    const answer = await callServer(server, kind.replace("-", "_"), { name });
     if (mine !== round) return undefined;
     setText(part("error"), answer?.name ? "" : answer?.error || "The server did not return the lesson.");
     if (!answer?.name) return undefined;
     open = name;
     keepLast(name);
-    part("lesson").hidden = isCourse;
-    part("attention-lesson").hidden = !isCourse;
-    if (isCourse) showAttentionLesson(part("attention-lesson"), answer, { server, onAnswer: markList, next: nextOf(name) });
+    for (const each of ["lesson", "attention-lesson", "symptoms"]) part(each).hidden = each !== kind;
+    if (kind === "attention-lesson") showAttentionLesson(article, answer, { server, onAnswer: markList, next: nextOf(name) });
+    else if (kind === "symptoms") showSymptoms(article, answer);
     else bug.show(answer);
     markList();
     return chosen ? goTo(name, article) : undefined;
@@ -94,7 +96,7 @@ export function mount({ element, trigger, props, server, watch }) {
   menu.open = isWide();
   showList();
   watch("value", showList);
-  const known = [...course(), ...bugs()].map(({ name }) => name);
+  const known = ["symptoms", ...[...course(), ...bugs()].map(({ name }) => name)];
   const linked = readAddress().get("lesson");
   const first = linked ?? (known.includes(lastLesson()) ? lastLesson() : course()[0]?.name);
   if (first) pick(first, { chosen: false });
