@@ -34,7 +34,7 @@ COARSE = Rounding(0.1, 0.1)  # of logits in 16 bits, whose two calls are compare
 CLOSE = 0.5  # standard deviations of the logits, between the same model in 16 bits and in float64
 
 Forward = Callable[..., Any]
-Loss = Callable[[Forward, torch.Tensor, torch.Tensor], torch.Tensor]
+Loss = Callable[..., torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,15 @@ class AnyModel(BlackBox):
         model: the module with the parameters, or None.
         src: (B, S) int64.
         tgt: (B, T) int64, BOS first.
+
+    Args:
+        given: sources and targets, as the loss gets them.
     """
 
     def __init__(
         self,
         forward: Forward,
-        pairs: tuple[torch.Tensor, torch.Tensor],
+        given: tuple[torch.Tensor, ...],
         special: SpecialIds,
         *,
         model: nn.Module | None = None,
@@ -82,16 +85,18 @@ class AnyModel(BlackBox):
         owner = getattr(forward, "__self__", None)  # of a bound method, such as model.forward
         self.model = next((each for each in (model, forward, owner) if isinstance(each, nn.Module)), None)
         self.forward, self.loss, self.special = forward, loss, special
-        src, tgt = (_checked(*each) for each in zip(("src", "tgt"), pairs, strict=True))
-        self.batch_first = _batch_first(tgt, special.bos) if batch_first is None else batch_first
+        self._given, self.num_few, self.by_name = given, FEW, _takes_names(forward)
+        self._take(batch_first)
+
+    def _take(self, batch_first: bool | None) -> None:
+        """Read the pairs that were given."""
+        src, tgt = (checked_ids(*each) for each in zip(("src", "tgt"), self._given, strict=True))
+        self.batch_first = _batch_first(tgt, self.special.bos) if batch_first is None else batch_first
         self.src, self.tgt = self.turned(src), self.turned(tgt)
         if len(self.src) != len(self.tgt):
             raise InputError(f"src has {len(self.src)} rows and tgt has {len(self.tgt)}: both must have one per pair")
-        self._given = pairs
         self._check_layout()
         self._read_pad()
-        self.num_few = FEW
-        self.by_name = _takes_names(forward)
 
     @property
     def few(self) -> tuple[torch.Tensor, torch.Tensor]:
@@ -107,6 +112,17 @@ class AnyModel(BlackBox):
     def tgt_in(self) -> torch.Tensor:
         """(B, T) int64: decoder input under teacher forcing, BOS first."""
         return self.tgt[:, :-1]
+
+    @property
+    def targets(self) -> torch.Tensor:
+        """(B, T) int64: the tokens that training predicts."""
+        return self.tgt[:, 1:]
+
+    def begun(self, src: torch.Tensor, decoded: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the sources (B, S), and what was decoded (B, T) after the token that the decoder reads first."""
+        if not bool((decoded[:, 0] == self.special.bos).all()):
+            decoded = F.pad(decoded, (1, 0), value=self.special.bos)
+        return src, decoded
 
     def shortest(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the shortest source (1, S) int64, without PAD, and its correct decoder input (1, T) int64."""
@@ -128,14 +144,23 @@ class AnyModel(BlackBox):
         Raises:
             NotCheckableError: the model does not return logits of this shape.
         """
-        output = _logits_of(self._call(src, tgt_in))
+        logits = self._predicted(src, tgt_in)
         torch.clear_autocast_cache()  # it holds weights without gradients now, which training would use
-        logits = self.turned(output)
-        if logits.shape[:2] != tgt_in.shape:
+        return logits
+
+    def _predicted(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
+        """Return the differentiable logits (B, T, V) float, at the positions of the decoder input."""
+        return self.logits_for(tgt_in, self._call(src, tgt_in))
+
+    def logits_for(self, ids: torch.Tensor, output: Any) -> torch.Tensor:
+        """Return the logits (B, T, V) float of an output for ids (B, T); NotCheckableError if it has other ones."""
+        found = logits_of(output)
+        logits = self.turned(found)
+        if logits.shape[:2] != ids.shape:
             expected = "(B, T, V)" if self.batch_first else "(T, B, V)"
             raise NotCheckableError(
-                f"forward returns logits of shape {tuple(output.shape)} for a decoder input of shape "
-                f"{tuple(self.turned(tgt_in).shape)}; they must be {expected}. See batch_first."
+                f"forward returns logits of shape {tuple(found.shape)} for a decoder input of shape "
+                f"{tuple(self.turned(ids).shape)}; they must be {expected}. See batch_first."
             )
         return logits if logits.dtype == torch.float64 else logits.float()
 
@@ -204,8 +229,7 @@ class AnyModel(BlackBox):
 
     def cross_entropy(self, src: torch.Tensor, tgt_in: torch.Tensor, is_real: torch.Tensor) -> torch.Tensor:
         """Return the differentiable cross-entropy of the first pairs, where ``is_real`` (B, T) bool."""
-        logits = self.turned(_logits_of(self._call(src, tgt_in)))
-        logits = logits if logits.dtype == torch.float64 else logits.float()
+        logits = self._predicted(src, tgt_in)
         return F.cross_entropy(logits[is_real], self.tgt[: len(src), 1:][is_real])
 
     def training_loss(self) -> tuple[torch.Tensor, str]:
@@ -236,7 +260,7 @@ class AnyModel(BlackBox):
         calls: list[tuple[list[torch.Tensor], torch.Tensor]] = []
 
         def replaced(args: tuple, kwargs: Mapping[str, Any], output: Any) -> torch.Tensor:
-            logits = _logits_of(output)
+            logits = logits_of(output)
             size = logits.shape[-1]
             is_log = bool(logits.detach().logsumexp(dim=-1).abs().max() < 1e-2)
             uniform = -math.log(size) if is_log else 1 / size  # as logits both mean that all tokens are equally likely
@@ -248,10 +272,10 @@ class AnyModel(BlackBox):
             return constant if isinstance(output, torch.Tensor) else _with_logits(output, constant)
 
         with self._intercepted(replaced) as forward:
-            src, tgt = self._given
+            *others, tgt = self._given
             if with_pad:
                 tgt = self.turned(F.pad(self.turned(tgt), (0, 1), value=self.special.tgt_pad))
-            loss = self.loss(forward, src, tgt)
+            loss = self.loss(forward, *others, tgt)
         if len(calls) != 1:
             raise NotCheckableError(f"the loss calls its first argument {len(calls)} times; it must call it once.")
         ids, constant = calls[0]
@@ -265,11 +289,12 @@ class AnyModel(BlackBox):
         largest = gradient.abs().argmax(dim=-1)
         labels = torch.where(size > 0, largest, self.special.tgt_pad)
         at_label = gradient.gather(-1, largest[..., None])[..., 0][size > 0]
-        tgt_in = self.turned(ids[1]) if len(ids) > 1 else None
+        shown = [self.turned(each) for each in ids[: len(self._given)]]
+        tgt_in = shown[-1] if len(shown) == len(self._given) else None
         if tgt_in is not None and tgt_in.shape != labels.shape:
             raise NotCheckableError("in the loss, logits and decoder input do not have the same length.")
         return LossTrace(
-            src=self.turned(ids[0]) if len(ids) > 1 else None,
+            src=shown[0] if len(shown) > 1 else None,
             tgt_in=tgt_in,
             labels=labels,
             gradient=size,
@@ -366,7 +391,7 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Non
         optimizer.state.update(state)
 
 
-def _checked(name: str, ids: Any) -> torch.Tensor:
+def checked_ids(name: str, ids: Any) -> torch.Tensor:
     """Return ids, named in the message, if they are (B, T) integers; InputError otherwise."""
     if not _is_ids(ids) or not ids.numel():
         raise InputError(f"{name} is {_described(ids)}; it must be a tensor (B, T) int64 with at least one pair")
@@ -395,7 +420,7 @@ def _takes_names(forward: Forward) -> bool:
         return False
 
 
-def _logits_of(output: Any) -> torch.Tensor:
+def logits_of(output: Any) -> torch.Tensor:
     """Return the logits in a model's result: a tensor, the first of a tuple, or its ``logits``."""
     logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     logits = logits[0] if isinstance(logits, tuple | list) and logits else logits

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
+from core.models.seq2seq import Block
 from core.teaching.doctor.attention_calls import AttentionCall
+
+NO_ID = -1
+"""In place of a special token that a language model does not have; no token has this id."""
 
 
 class NotCheckableError(Exception):
@@ -52,11 +56,13 @@ class BlackBox(ABC):
         special: ids of PAD, BOS and EOS.
         rounding: of the logits.
         reads_target: whether the logits are meant to depend on the decoder input.
+        source: what sentences call the source.
     """
 
     special: SpecialIds
     rounding: Rounding = ROUNDING[torch.float32]
     reads_target: bool = True
+    source: str = "source"
 
     @property
     @abstractmethod
@@ -83,6 +89,11 @@ class BlackBox(ABC):
     @abstractmethod
     def attention_calls(self, src: torch.Tensor, tgt_in: torch.Tensor) -> list[AttentionCall]:
         """Run pairs through the model; return the calls of attention that can be recorded."""
+
+    def read_ids(self) -> dict[Block, torch.Tensor]:
+        """Return the ids (B, T) int64 whose keys each attention of ``few`` reads."""
+        src, tgt_in = self.few
+        return {"encoder": src, "cross": src, "decoder": tgt_in}
 
     @abstractmethod
     def lacks_positions(self) -> bool | None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from core.models.hooks import hook_names, hooks
 from core.tasks import Batch
-from core.teaching.doctor.black_box import SpecialIds, lengths
+from core.teaching.doctor.black_box import NO_ID, SpecialIds, lengths
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.subject import Subject
 from core.text.vocab import PAD_ID
@@ -35,7 +35,7 @@ def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: Spe
             sentence = f"The decoder input is not the target shifted right by one position. {sentence}"
         return Finding(name, "red", sentence, equal, "targets-not-shifted" if equal > 0.99 else None)
     without = (tgt_in[:, 0] != special.bos).float().mean().item()
-    if without:
+    if without and special.bos != NO_ID:
         return Finding(name, "red", f"{without:.0%} of the decoder inputs do not begin with BOS.", without)
     return Finding(name, "green", "The decoder input is the target shifted right by one position.", equal)
 

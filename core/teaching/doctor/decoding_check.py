@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 
 from core.teaching.doctor.any_model import AnyModel
 from core.teaching.doctor.black_box import NotCheckableError
@@ -31,8 +30,7 @@ def check_decoding(subject: AnyModel, decode: Callable[[torch.Tensor], torch.Ten
     decoded = subject.turned(result)
     if len(decoded) != len(src) or not decoded.numel():
         raise NotCheckableError(f"decode returns {tuple(result.shape)} ids for {len(src)} sources.")
-    if not bool((decoded[:, 0] == special.bos).all()):
-        decoded = F.pad(decoded, (1, 0), value=special.bos)
+    src, decoded = subject.begun(src, decoded)
     read, produced = decoded[:, :-1], decoded[:, 1:]
     is_end = (produced == special.eos).int()
     counts = (is_end.cumsum(dim=1) - is_end) == 0  # up to the first EOS

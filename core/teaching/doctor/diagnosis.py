@@ -12,17 +12,21 @@ from torch import nn
 from tqdm import tqdm
 
 from core.models import Seq2Seq
+from core.storage.errors import InputError
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks
 from core.teaching.doctor.any_model import AnyModel, Forward, Loss, LossTrace, examined, restored
 from core.teaching.doctor.attention_calls import AttentionCall
-from core.teaching.doctor.black_box import ROUNDING, NotCheckableError, SpecialIds
+from core.teaching.doctor.black_box import NO_ID, ROUNDING, NotCheckableError, SpecialIds
 from core.teaching.doctor.decoding_check import check_decoding
 from core.teaching.doctor.finding import FORWARD, Examination, Finding, not_checked
 from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check_forward
+from core.teaching.doctor.language_model import LanguageModel
 
 COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
 NO_LOSS = "pass loss=, a function of forward, src and tgt."
+NO_PAD = "pad= was not passed."
+SAME_ID = "PAD and EOS are the same id."
 
 Decode = Callable[[torch.Tensor], torch.Tensor]
 Check = tuple[str, Callable[[], Finding]]  # its name and how it is made
@@ -30,12 +34,12 @@ Check = tuple[str, Callable[[], Finding]]  # its name and how it is made
 
 def diagnose(
     forward: Forward,
-    src: torch.Tensor,
+    src: torch.Tensor | None,
     tgt: torch.Tensor,
     *,
-    pad: int,
-    bos: int,
-    eos: int,
+    pad: int | None = None,
+    bos: int | None = None,
+    eos: int | None = None,
     loss: Loss | None = None,
     model: nn.Module | None = None,
     optimizer: torch.optim.Optimizer | None = None,
@@ -45,7 +49,7 @@ def diagnose(
     tgt_pad: int | None = None,
     decode: Decode | None = None,
 ) -> Examination:
-    """Examine any sequence-to-sequence model on a batch of its training pairs, and report problems.
+    """Examine any sequence-to-sequence or language model on a batch of its training pairs, and report problems.
 
     Only ``forward`` is needed. A property that cannot be checked is a gray finding with the reason, never a green one.
     A model that raises an exception ends only the check that called it. Logits are compared in float64 and without
@@ -55,13 +59,14 @@ def diagnose(
     Args:
         forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that adds
             masks or extracts the logits from the model's result. A tuple that begins with the logits or a result with
-            ``logits`` will do. A model of Hugging Face is called by the names of its arguments.
-        src: (B, S) int64, a batch as training uses it, padded on the right.
+            ``logits`` will do. A model of Hugging Face is called by the names of its arguments. A language model is
+            called as ``forward(ids)``.
+        src: (B, S) int64, a batch as training uses it, padded on the right; None for a language model.
         tgt: (B, T) int64, BOS, the target, EOS, PAD; without BOS, it is prepended. The decoder input is ``tgt[:,
-            :-1]``.
-        pad, bos, eos: ids of the special tokens, the same in ``src`` and ``tgt``.
-        loss: ``loss(forward, src, tgt)`` computes the training loss, from the batch to the tensor on which training
-            calls ``backward``; it must call its first argument once.
+            :-1]``. Of a language model, the sequences as training uses them.
+        pad, bos, eos: ids of the special tokens, the same in ``src`` and ``tgt``. A language model may lack some.
+        loss: ``loss(forward, src, tgt)``, or ``loss(forward, tgt)`` of a language model, computes the training loss,
+            from the batch to the tensor on which training calls ``backward``; it must call its first argument once.
         model: the module with the parameters, if ``forward`` is a function.
         optimizer: as training uses it, to measure one update.
         batch_first: False if ``src`` and ``tgt`` are (S, B) and (T, B), and logits (T, B, V); None finds out by where
@@ -69,20 +74,39 @@ def diagnose(
         step: updates made; 0 for an untrained model.
         src_pad, tgt_pad: ids of PAD, if sources or targets have another one than ``pad``.
         decode: greedy decoding as inference does it: takes sources as ``src`` and returns ids (B, T), or (T, B), with
-            or without BOS. It must produce what ``forward`` predicts for the tokens before.
+            or without BOS; of a language model, takes prompts and returns what follows, with or without the prompt. It
+            must produce what ``forward`` predicts for the tokens before.
 
     Raises:
-        InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs.
+        InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs, or ids of special
+            tokens are missing.
     """
     started = time.perf_counter()
-    special = SpecialIds(pad if src_pad is None else src_pad, pad if tgt_pad is None else tgt_pad, bos, eos)
-    subject = AnyModel(forward, (src, tgt), special, model=model, loss=loss, batch_first=batch_first)
+    special = _special_ids(src is None, pad, bos, eos, src_pad, tgt_pad)
+    kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
+    subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
     with examined(subject.model):
         checks = _Diagnosis(subject, optimizer, step, decode).checks()
         bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
         findings = [_made(*check) for check in bar]
     name = type(subject.model).__name__ if subject.model else getattr(forward, "__name__", "model").strip("<>")
     return Examination(name, step, tuple(findings), time.perf_counter() - started)
+
+
+def _special_ids(
+    is_language_model: bool,
+    pad: int | None,
+    bos: int | None,
+    eos: int | None,
+    src_pad: int | None,
+    tgt_pad: int | None,
+) -> SpecialIds:
+    found = {"src_pad": pad if src_pad is None else src_pad, "tgt_pad": pad if tgt_pad is None else tgt_pad}
+    found |= {"bos": bos, "eos": eos}
+    missing = [name for name, each in found.items() if each is None]
+    if missing and not is_language_model:
+        raise InputError(f"{' and '.join(missing)} must be passed: ids of special tokens, which the checks need")
+    return SpecialIds(**{name: NO_ID if each is None else each for name, each in found.items()})
 
 
 def _made(name: str, check: Callable[[], Finding]) -> Finding:
@@ -103,6 +127,7 @@ class _Diagnosis:
         self, subject: AnyModel, optimizer: torch.optim.Optimizer | None, step: int, decode: Decode | None
     ) -> None:
         self.subject, self.optimizer, self.step, self.decode = subject, optimizer, step, decode
+        self.is_language_model = isinstance(subject, LanguageModel)
         self.trace: LossTrace | None = None
         self.no_trace = NO_LOSS
         self.unusable = ""  # why logits cannot be compared
@@ -114,7 +139,8 @@ class _Diagnosis:
         self._read_loss()
         yield "logits", self._usable(self._outputs)
         yield "loss sign", self._loss_sign
-        yield "source in the loss", self._source_in_loss
+        if not self.is_language_model:
+            yield "source in the loss", self._source_in_loss
         yield "target shift", self._target_shift
         yield "EOS in the targets", self._eos
         yield "PAD in the loss", self._pad_in_loss
@@ -137,7 +163,10 @@ class _Diagnosis:
             "PAD after the target": self._target_pad,
         }
         for name, check in perturbation_checks.CHECKS.items():
-            yield name, self._usable(own.get(name, partial(check, self.subject)))
+            if name == "PAD influence" and self.is_language_model:
+                continue  # a sequence has no PAD in the middle
+            shown = name.replace("source", self.subject.source)
+            yield shown, self._usable(own.get(name, partial(check, self.subject)))
         yield from self._attention_checks()
         yield "derivatives", self._usable(self._derivatives)
 
@@ -223,17 +252,26 @@ class _Diagnosis:
         return not_checked(name, self.no_trace)
 
     def _eos(self) -> Finding:
-        special = self.subject.special
+        name, subject, special = "EOS in the targets", self.subject, self.subject.special
+        if special.eos == NO_ID:
+            return not_checked(name, "eos= was not passed.")
         if special.tgt_pad == special.eos:
-            return not_checked("EOS in the targets", "PAD and EOS are the same id.")
-        targets = self.subject.tgt[:, 1:] if self.trace is None else self.trace.labels
-        return data_checks.check_eos_in_targets(targets, special)
+            return not_checked(name, SAME_ID)
+        if not self.is_language_model:
+            targets = subject.tgt[:, 1:] if self.trace is None else self.trace.labels
+            return data_checks.check_eos_in_targets(targets, special)
+        ended = subject.targets[(subject.targets == special.tgt_pad).any(dim=1)]
+        if not len(ended):
+            return not_checked(name, "no sequence has PAD after it, so each may be cut out of a longer text.")
+        return data_checks.check_eos_in_targets(ended, special)
 
     def _pad_in_loss(self) -> Finding:
         name, special = "PAD in the loss", self.subject.special
         trace = self._traced()
+        if special.tgt_pad == NO_ID:
+            return not_checked(name, NO_PAD)
         if special.tgt_pad == special.eos:
-            return not_checked(name, "PAD and EOS are the same id.")
+            return not_checked(name, SAME_ID)
         if not (self.subject.tgt == special.tgt_pad).any():
             trace = self.subject.trace_loss(with_pad=True)
         return data_checks.check_pad_in_loss(trace.gradient, trace.labels == special.tgt_pad)
@@ -258,9 +296,15 @@ class _Diagnosis:
     def _tokens_in_loss(self) -> Finding:
         """Every token of the targets counts in the loss."""
         name, special, trace = "tokens in the loss", self.subject.special, self._traced()
-        if trace.labels.shape != self.subject.tgt[:, 1:].shape:
+        targets, gradient = self.subject.targets, trace.gradient
+        if gradient.shape[1] == targets.shape[1] + 1 and not gradient[:, -1].any():
+            gradient = gradient[:, :-1]  # the model has read the last token too, which nothing follows
+        if gradient.shape != targets.shape:
             return not_checked(name, "the logits of the loss have another length than the decoder input.")
-        return data_checks.check_tokens_in_loss(trace.gradient, self.subject.tgt[:, 1:], special)
+        left_out = targets[gradient == 0].unique().tolist()
+        if special.tgt_pad == NO_ID and len(left_out) == 1:
+            return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
+        return data_checks.check_tokens_in_loss(gradient, targets, special)
 
     def _decoding(self) -> Finding:
         """Greedy decoding produces what the model predicts for the tokens before, a cache included."""
@@ -283,10 +327,12 @@ class _Diagnosis:
 
     def _pad_influence(self) -> Finding:
         if self.subject.special.src_pad == self.subject.special.eos:
-            return not_checked("PAD influence", "PAD and EOS are the same id.")
+            return not_checked("PAD influence", SAME_ID)
         return perturbation_checks.check_pad_influence(self.subject)
 
     def _target_pad(self) -> Finding:
+        if self.subject.special.tgt_pad == NO_ID:
+            return not_checked("PAD after the target", NO_PAD)
         if self.leaks:
             return not_checked("PAD after the target", "later tokens change earlier logits, whatever they are.")
         return perturbation_checks.check_target_pad(self.subject)

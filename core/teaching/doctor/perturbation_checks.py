@@ -151,26 +151,28 @@ def check_target_pad(subject: BlackBox) -> Finding:
 
 def check_source_order(subject: BlackBox) -> Finding:
     """Swapping two source tokens changes the logits."""
-    name = "source order"
+    name = f"{subject.source} order"
     (src, tgt_in), is_real = subject.few, subject.is_real
     effect = _source_effect(subject, src, tgt_in, is_real)
     if subject.rounding.explains(effect):
-        sentence = "Replacing a source token changes no logit: the source is not read."
+        sentence = f"Replacing a {subject.source} token changes no logit: the {subject.source} is not read."
         return Finding(name, "red", sentence, effect)
     swaps = {row: swap for row in range(len(src)) if (swap := _two_positions(subject, src[row])) is not None}
     if not swaps:
-        return not_checked(name, "no source has two different tokens to swap.")
+        return not_checked(name, f"no {subject.source} has two different tokens to swap.")
     swapped = src.clone()
     for row, (first, last) in swaps.items():
         swapped[row, [first, last]] = src[row, [last, first]]
     change = largest_change(subject.logits(src, tgt_in), subject.logits(swapped, tgt_in), is_real)
     if not subject.rounding.explains(change, effect):
-        sentence = f"Swapping two source tokens changes the logits, by {change:.2g} standard deviations."
+        sentence = f"Swapping two {subject.source} tokens changes the logits, by {change:.2g} standard deviations."
         return Finding(name, "green", sentence, change)
-    sentence = "Swapping two source tokens changes no logit, although replacing one does: the model does not use their "
+    sentence = f"Swapping two {subject.source} tokens changes no logit, although replacing one does: "
+    sentence += "the model does not use their "
     lacks_positions = subject.lacks_positions()
     if lacks_positions is None:
-        return Finding(name, "red", sentence + "order. Are positions added to the source?", change, "no-positions")
+        sentence += f"order. Are positions added to the {subject.source}?"
+        return Finding(name, "red", sentence, change, "no-positions")
     if lacks_positions:
         sentence += "order: a token has the same embedding at every position."
         return Finding(name, "red", sentence, change, "no-positions")
@@ -180,13 +182,13 @@ def check_source_order(subject: BlackBox) -> Finding:
 def check_hidden_tokens(subject: BlackBox) -> Finding:
     """Every token but PAD is attended to by some position, in each kind of attention."""
     name, special = "hidden tokens", subject.special
-    src, tgt_in = subject.few
-    keys = {"encoder": src != special.src_pad, "cross": src != special.src_pad, "decoder": tgt_in != special.tgt_pad}
+    read = subject.read_ids()
+    keys = {block: ids != (special.tgt_pad if block == "decoder" else special.src_pad) for block, ids in read.items()}
     queries = keys | {"cross": keys["decoder"]}
     attended: dict[Block, torch.Tensor] = {}
-    for call in subject.attention_calls(src, tgt_in):
+    for call in subject.attention_calls(*subject.few):
         block, (num_queries, num_keys) = call.block, call.weights.shape[-2:]
-        if block is None or num_keys > keys[block].shape[1] or num_queries > queries[block].shape[1]:
+        if block not in keys or num_keys > keys[block].shape[1] or num_queries > queries[block].shape[1]:
             continue  # a decoder that reads the source has it before the target
         is_query = queries[block][:, None, :num_queries, None]
         received = (call.weights.nan_to_num(0.0) * is_query).amax(dim=(1, 2)) > 0  # (B, Tk)
@@ -194,7 +196,7 @@ def check_hidden_tokens(subject: BlackBox) -> Finding:
     if not attended:
         return not_checked(name, "the model has no attention that can be recorded.")
     for block, received in attended.items():
-        ids, is_key = tgt_in if block == "decoder" else src, keys[block][:, : received.shape[1]]
+        ids, is_key = read[block], keys[block][:, : received.shape[1]]
         hidden = is_key & ~received
         if not hidden.any():
             continue
@@ -222,7 +224,7 @@ def _source_effect(
     """Return the largest change of the logits when the first or the last symbol of each source is replaced."""
     symbols = [token for token in subject.few[0].unique().tolist() if token not in subject.special]
     if len(symbols) < 2:
-        raise NotCheckableError("the sources have fewer than two tokens besides PAD, BOS and EOS.")
+        raise NotCheckableError(f"each {subject.source} has fewer than two tokens besides PAD, BOS and EOS.")
     is_symbol = torch.isin(src, torch.tensor(symbols, device=src.device)).int()
     before = subject.logits(src, tgt_in)
     first, last = is_symbol.argmax(dim=1), src.shape[1] - 1 - is_symbol.flip(1).argmax(dim=1)

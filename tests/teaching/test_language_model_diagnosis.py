@@ -1,0 +1,157 @@
+"""``diagnose`` of language models: correct ones pass, in several styles, and each bug is named where it is seen."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from core import lab
+from core.storage.errors import InputError
+
+PAD, EOS, NUM_TOKENS = 0, 2, 20
+
+
+class Model(nn.Module):
+    """A small GPT; ``style`` says how its attention is written, ``bug`` what is wrong with it."""
+
+    def __init__(self, style: str = "softmax", bug: str = "") -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.positions = nn.Embedding(NUM_TOKENS, 32), nn.Embedding(64, 32)
+        self.style, self.bug = style, bug
+        layer = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False) if style == "torch" else None
+        self.qkv, self.out, self.norm = nn.Linear(32, 96), nn.Linear(32, 32), nn.LayerNorm(32)
+        self.logits = nn.Linear(32, NUM_TOKENS)
+        if self.layers is not None:
+            del self.qkv, self.out, self.norm
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return logits (B, T, V)."""
+        length = ids.shape[1]
+        states = self.tokens(ids) + self.positions(torch.arange(length))
+        later = torch.ones(length, length, dtype=torch.bool).triu(1)
+        if self.layers is not None:
+            return self.logits(self.layers(states, mask=later))
+        split = (len(ids), length, 4, 8)
+        q, k, v = (each.view(split).transpose(1, 2) for each in self.qkv(self.norm(states)).chunk(3, dim=-1))
+        if self.style == "fused":
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.bug != "no mask")
+        else:
+            scores = q @ k.transpose(-2, -1) / (1 if self.bug == "no scale" else 8**0.5)
+            hidden = later.triu(2) if self.bug == "one ahead" else later
+            scores = scores if self.bug == "no mask" else scores.masked_fill(hidden, -1e9)
+            mixed = scores.softmax(dim=-2 if self.bug == "wrong axis" else -1) @ v
+        return self.logits(states + self.out(mixed.transpose(1, 2).reshape(states.shape)))
+
+
+@pytest.fixture
+def ids() -> torch.Tensor:
+    """(8, 16) int64: chunks of text, and two rows that end earlier."""
+    found = torch.randint(3, NUM_TOKENS, (8, 16), generator=torch.Generator().manual_seed(0))
+    found[2:4, 11], found[2:4, 12:] = EOS, PAD
+    return found
+
+
+def shifted(model: Callable, ids: torch.Tensor, **options: int) -> torch.Tensor:
+    return F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten(), **options)
+
+
+def right(model: Callable, ids: torch.Tensor) -> torch.Tensor:
+    return shifted(model, ids, ignore_index=PAD)
+
+
+def as_transformers(model: Callable, ids: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten(), ignore_index=PAD)
+
+
+def greedy(model: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    def decode(prompts: torch.Tensor) -> torch.Tensor:
+        for _ in range(5):
+            prompts = torch.cat([prompts, model(prompts)[:, -1:].argmax(dim=-1)], dim=1)
+        return prompts
+
+    return decode
+
+
+@pytest.mark.parametrize("style", ["softmax", "fused", "torch"])
+@pytest.mark.parametrize("loss", [right, as_transformers])
+def test_a_correct_model_passes(ids: torch.Tensor, style: str, loss: Callable):
+    model = Model(style)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    found = lab.diagnose(model, None, ids, pad=PAD, eos=EOS, loss=loss, optimizer=optimizer, decode=greedy(model))
+    assert found.ok, found
+    passed = {each.check for each in found.findings if each.light == "green"}
+    expected = "causal leak,prompt order,target shift,EOS in the targets,PAD in the loss,greedy decoding,attention rows"
+    assert set(expected.split(",")) <= passed
+    assert not any("source" in each.check for each in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("bug", "check", "words"),
+    [
+        ("no mask", "causal leak", "the causal mask is missing"),
+        ("one ahead", "causal leak", "at most 1 ahead: the causal mask is shifted"),
+        ("wrong axis", "attention rows", ""),
+        ("no scale", "score scaling", ""),
+    ],
+)
+def test_a_bug_is_named(ids: torch.Tensor, bug: str, check: str, words: str):
+    found = lab.diagnose(Model(bug=bug), None, ids, pad=PAD, eos=EOS, loss=right)
+    failed = {each.check: each.sentence for each in found.failed}
+    assert words in failed[check], found
+
+
+def test_bugs_of_data_loss_and_decoding_are_named(ids: torch.Tensor):
+    def unshifted(model: Callable, ids: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(ids).flatten(0, 1), ids.flatten(), ignore_index=PAD)
+
+    def off_by_one(prompts: torch.Tensor) -> torch.Tensor:
+        longer = torch.cat([prompts[:, :1], prompts], dim=1)
+        return greedy(model)(longer)[:, longer.shape[1] :]
+
+    model = Model()
+    endless = ids.where(ids != EOS, 5)
+    cases = (
+        ({"loss": unshifted}, ids, "target shift"),
+        ({"loss": shifted}, ids, "PAD in the loss"),
+        ({"loss": right}, endless, "EOS in the targets"),
+        ({"decode": off_by_one}, ids, "greedy decoding"),
+    )
+    for options, given, check in cases:
+        found = lab.diagnose(model, None, given, pad=PAD, eos=EOS, **options)
+        assert [each.check for each in found.failed] == [check], found
+
+
+def test_without_special_tokens_what_needs_them_is_gray(ids: torch.Tensor):
+    found = lab.diagnose(Model(), None, ids, loss=right)
+    reasons = {each.check: each.sentence for each in found.unchecked}
+    assert found.ok
+    assert "pass pad=0 if it is PAD" in reasons["tokens in the loss"]
+    assert "eos= was not passed" in reasons["EOS in the targets"]
+    assert "pad= was not passed" in reasons["PAD after the target"]
+    with pytest.raises(InputError, match="bos and eos must be passed"):
+        lab.diagnose(Model(), ids, ids, pad=PAD)
+    with pytest.raises(InputError, match="a language model needs 4 or more"):
+        lab.diagnose(Model(), None, ids[:, :3], loss=right)
+
+
+def test_a_model_that_returns_the_last_logits_only_is_not_examined(ids: torch.Tensor):
+    model = Model()
+    found = lab.diagnose(lambda read: model(read)[:, -1:], None, ids, model=model)
+    assert not found.ok
+    assert "logits of shape (8, 1, 20)" in found.findings[0].sentence
+
+
+def test_gpt2_of_transformers_passes(ids: torch.Tensor):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(vocab_size=NUM_TOKENS, n_positions=32, n_embd=32, n_layer=2, n_head=4)
+    model = transformers.GPT2LMHeadModel(config).eval()
+
+    def loss(call: Callable, read: torch.Tensor) -> torch.Tensor:
+        return as_transformers(lambda each: call(each).logits, read)
+
+    found = lab.diagnose(model, None, ids, pad=PAD, eos=EOS, loss=loss)
+    assert found.ok, found
