@@ -14,6 +14,7 @@ from core.models import kernels
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
+from core.models.shape_checks import check_attention, check_states
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
 UNSCALED_LENGTH = 20  # keys; see ``log_length``
@@ -72,7 +73,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if d_model % num_heads:
             raise ValueError(f"d_model={d_model} must be divisible by num_heads={num_heads}")
-        self.num_heads, self.head_dim, self.scale = num_heads, d_model // num_heads, scale
+        self.d_model, self.num_heads, self.head_dim, self.scale = d_model, num_heads, d_model // num_heads, scale
         self.w_q = nn.Linear(d_model, d_model)
         self.w_k = nn.Linear(d_model, d_model)
         self.w_v = nn.Linear(d_model, d_model)
@@ -84,6 +85,7 @@ class MultiHeadAttention(nn.Module):
 
     def keys_values(self, x: torch.Tensor, positions: RelativePositions = NO_POSITIONS) -> KeysValues:
         """Project states (B, Tk, D) to keys and values, each (B, H, Tk, K), rotated if ``positions`` has a rotation."""
+        check_states("x", x, self.d_model)
         key, value = self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
         key = key if positions.rope is None else positions.rope.apply(key)
         value = value if positions.vo_rope is None else positions.vo_rope.apply(value)
@@ -105,8 +107,14 @@ class MultiHeadAttention(nn.Module):
 
         Returns:
             (B, Tq, D) float.
+
+        Raises:
+            ValueError: a shape does not fit the others.
+            TypeError: the mask is not bool.
         """
+        check_states("x", x, self.d_model)
         query = self._split_heads(self.w_q(x))  # (B, H, Tq, K)
+        check_attention(query, *keys_values, mask)
         query = query if positions.rope is None else positions.rope.apply(query)
         query = self.hook_q(query * log_length(keys_values[0], mask) if self.scale == "log-length" else query)
         mask = mask if mask is None else self.hook_mask(mask)
