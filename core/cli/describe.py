@@ -62,6 +62,14 @@ def _memory_table(preset: Preset, memory: dict[int, dict[int, MemoryEstimate]], 
     lines.append(f"  {'batch':>8}" + "".join(f"{f'{length} tokens':>14}" for length in lengths))
     for batch, by_length in memory.items():
         lines.append(f"  {batch:8}" + "".join(f"{_mb(each.activations):>14}" for each in by_length.values()))
+    too_large = [
+        f"{batch} × {length} tokens takes {_mb(each.total)}"
+        for batch, by_length in memory.items()
+        for length, each in by_length.items()
+        if each.total > available
+    ]
+    if too_large:
+        lines.append(f"  warning: more than this machine has, in all: {'; '.join(too_large)}")
     return lines
 
 

@@ -4,7 +4,7 @@ import argparse
 
 from core.cli.arguments import changes_from, recorded_command
 from core.cli.signals import stopped_by_signals
-from core.cli.train import follow, print_result, report_end, train_with_bar
+from core.cli.train import follow, print_result, report_end, train_with_bar, warn_of_memory
 from core.config import Preset
 from core.runs import DEFAULT_ROOT, RunFolder, check_resumable
 from core.runs.logs import check_logs
@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> int:
     with process_group(preset, device) as group:
         if group.rank == 0:
             check_resumable(folder, steps=preset.training.steps)
+            warn_of_memory(preset, device, folder.pairs)
         if group.rank > 0:
             state = resume_state(folder, preset, device=device)
             state.process_group = group

@@ -29,6 +29,7 @@ from core.teaching.bugs.descriptions import bug_notice
 from core.training.devices import device_named
 from core.training.distributed import ProcessGroup, is_distributed, process_group
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
+from core.training.memory import memory_warning
 from core.training.state import TrainingState
 
 MAX_SEEDS = 100
@@ -68,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
     device, logs = device_named(options.device), check_logs(options.log)
     root = options.checkpoints or DEFAULT_ROOT
     with _new_run(options, root) as new:
+        warn_of_memory(new.preset, device, new.pairs)
         if options.seeds is not None:
             if is_distributed():
                 raise InputError(f"--seeds={options.seeds} trains in one process; leave torchrun out")
@@ -101,6 +103,12 @@ def _new_run(options: argparse.Namespace, root: Path) -> Iterator[_NewRun]:
     with tempfile.TemporaryDirectory() as temporary:
         start = fit(other, changed_preset(base, options), Path(temporary), pairs=pairs_from(options))
         yield _NewRun(start.preset, start.pairs, start)
+
+
+def warn_of_memory(preset: Preset, device: str, pairs: Path | None) -> None:
+    """Say on standard error if training takes more memory than there is."""
+    if warning := memory_warning(preset, device, pairs):
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def train_with_bar(run: Training) -> None:

@@ -39,6 +39,7 @@ _PARTS: dict[type[nn.Module], str] = {
     Encoder: "recurrent layers",
     Decoder: "recurrent layers",
 }
+_ROUGH_MARGIN = 10
 _TOKENS_PER_STEP = 8  # of an estimated decode: one at a time takes longer to count
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
@@ -134,6 +135,35 @@ def machine_memory() -> int:
 def device_memory(device: str) -> int:
     """Return the memory of a device in bytes: of the GPU for "cuda", else ``machine_memory``."""
     return torch.cuda.get_device_properties(device).total_memory if device == "cuda" else machine_memory()
+
+
+def memory_warning(preset: Preset, device: str, pairs: Path | None = None) -> str:
+    """Return a sentence if training a preset takes more memory than a device has; "" if it does not.
+
+    The estimate takes a second, so it is made only if a rough one comes near the memory that there is.
+    """
+    available = device_memory(device)
+    if _ROUGH_MARGIN * _rough_bytes(preset) < available:
+        return ""
+    needed = training_memory(preset, pairs).total
+    if needed <= available:
+        return ""
+    budget = "tokens_per_batch" if preset.training.tokens_per_batch else "batch_size"
+    return (
+        f"training takes about {needed / 1e9:,.1f} GB, and this machine has {available / 1e9:,.1f} GB: lower "
+        f"training.{budget}={getattr(preset.training, budget):,}, or set training.micro_batch_tokens"
+    )
+
+
+def _rough_bytes(preset: Preset) -> int:
+    """Return the bytes of the activations of a batch, up to a factor of about ``_ROUGH_MARGIN``."""
+    config, training = preset.model, preset.training
+    layers = sum(getattr(config, name, 0) for name in ("num_encoder_layers", "num_decoder_layers", "num_layers"))
+    tokens = training.tokens_per_batch or training.batch_size * preset.longest_sequence
+    tokens = min(tokens, training.micro_batch_tokens or tokens)
+    heads = getattr(config, "num_heads", 0)
+    width = getattr(config, "d_model", 0) or getattr(config, "d_hidden", 0)
+    return BYTES * tokens * max(1, layers) * (16 * width + 2 * heads * preset.longest_sequence)
 
 
 def activations_by_part(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> dict[str, int]:

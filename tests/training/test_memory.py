@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from benchmarks.memory import measure_update
+from core.__main__ import main
+from core.config import load_preset
 from core.evaluation.accuracy import evaluate
 from core.models import build_model, outline_model
 from core.tasks import Batch, build_task, fixed_pairs
@@ -16,6 +18,7 @@ from core.training.memory import (
     device_memory,
     estimate_memory,
     machine_memory,
+    memory_warning,
     training_memory,
 )
 from core.training.optimizers import build_optimizer
@@ -140,6 +143,22 @@ def test_no_batch_within_a_token_budget_takes_more_than_is_estimated(tiny, budge
     estimated = training_memory(tiny.with_changes(changes)).activations
     possible = [estimate_memory(tiny, batch_size=budget // length, length=length).activations for length in range(4, 8)]
     assert max(possible) <= estimated < 1.2 * max(possible)
+
+
+def test_training_and_describing_more_than_the_machine_has_warns(monkeypatch, tmp_path, capsys):
+    preset, limit = load_preset("tiny"), tmp_path / "memory.max"
+    large = preset.with_changes({"training.batch_size": 4_096, "training.steps": 1, "training.warmup_steps": 0})
+    assert memory_warning(preset, "cpu") == memory_warning(large, "cpu") == ""
+    monkeypatch.setattr(memory, "_CGROUP_LIMIT", limit)
+    limit.write_text("80000000\n")
+    assert memory_warning(preset, "cpu") == ""
+    assert "and this machine has 0.1 GB: lower training.batch_size=4,096" in memory_warning(large, "cpu")
+    size = "--set=training.batch_size=4096"
+    arguments = ["--checkpoints", str(tmp_path / "runs"), "train", "--preset", "tiny", size]
+    assert main([*arguments, "--set=training.steps=1", "--set=training.warmup_steps=0"]) == 0
+    assert "warning: training takes about" in capsys.readouterr().err
+    assert main(["describe", "--preset", "tiny", "--batch-size", "4096", "--length", "12"]) == 0
+    assert "warning: more than this machine has, in all: 4096 × 12 tokens takes" in capsys.readouterr().out
 
 
 def test_more_than_the_machine_has_is_warned_of(monkeypatch, tmp_path):
