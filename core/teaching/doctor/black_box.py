@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from core.teaching.doctor.attention_calls import AttentionCall
+from core.interpret.any_module.attention_calls import AttentionCall
 
 
 class NotCheckableError(Exception):

@@ -1,8 +1,10 @@
-"""Run a model in another precision for a while, and leave it as it was."""
+"""Run a user's model for a while, in evaluation mode or another precision, and leave it as it was."""
 
+import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -27,6 +29,40 @@ def modules_kept(model: nn.Module | None) -> Iterator[None]:
             parameter.grad = None
             parameter.data = data
             parameter.grad = grad
+
+
+@contextmanager
+def random_states_kept(devices: list[int]) -> Iterator[None]:
+    """Restore the random generators of PyTorch, Python and NumPy after the block.
+
+    Args:
+        devices: indices of the GPUs whose generators are restored too.
+    """
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+@contextmanager
+def examined(model: nn.Module | None) -> Iterator[None]:
+    """Put a model into evaluation mode inside the block; its modes and the random generators are restored.
+
+    PyTorch's fused encoder layers are turned off: they remove PAD, and the decoder's mask would no longer fit.
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    gpus = sorted({each.device.index for each in model.parameters() if each.is_cuda}) if model else []
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with random_states_kept(gpus), modules_kept(model):
+            if model:
+                model.eval()
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from core.interpret.any_module.attention_calls import AttentionCall
 from core.models.seq2seq import Block
-from core.teaching.doctor.attention_calls import AttentionCall
 
 PRODUCTS = ("matmul", "bmm", "einsum")
 REARRANGING = {  # results have the numbers of the first argument, in another order or number
