@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.config import Preset, load_preset, parse_preset, read_preset
 from core.config.listing import listed_presets
+from core.interpret.any_module.tables import attention
 from core.interpret.trained import Trained
 from core.runs.folder import DEFAULT_ROOT
 from core.runs.run import Run, Runs
@@ -27,6 +28,7 @@ __all__ = [
     "Runs",
     "StepEvent",
     "Trained",
+    "attention",
     "diagnose",
     "load",
     "plot_attention",

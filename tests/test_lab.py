@@ -27,6 +27,7 @@ PUBLIC = {
     "Runs": "(root, pairs)",
     "StepEvent": "(step, loss, learning_rate, gradient_norm, tokens_per_second)",
     "Trained": "(run, kind, step, preset, task, model, facts, interventions)",
+    "attention": "(forward, src, tgt_in, pair, model, pad, src_vocab, tgt_vocab, batch_first)",
     "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step, "
     "src_pad, tgt_pad, decode)",
     "load": "(name, root)",

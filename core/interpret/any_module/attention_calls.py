@@ -69,6 +69,23 @@ class AttentionCall:
         return self.mask.expand_as(self.weights)
 
 
+def blocks_by_shape(num_src: int, num_tgt: int | None) -> dict[tuple[int, int], Block]:
+    """Return the blocks by the numbers of their queries and keys; those of equal shape are the last one's.
+
+    Args:
+        num_src, num_tgt: tokens of source and decoder input; None for a language model, all of whose tokens are
+            ``num_src``.
+    """
+    if num_tgt is None:
+        return {(num_src, num_src): "decoder"}
+    return {
+        (num_src, num_src): "encoder",
+        (num_tgt, num_tgt): "decoder",
+        (1, num_src): "cross",  # a step of a recurrent decoder
+        (num_tgt, num_src): "cross",
+    }
+
+
 @torch.no_grad()
 def record_lab_attention(
     model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor
@@ -87,20 +104,16 @@ def record_lab_attention(
 
 @torch.no_grad()
 def record_torch_attention(
-    model: nn.Module, run: Callable[[], object], *, src_length: int, tgt_length: int
+    model: nn.Module, run: Callable[[], object], *, src_length: int, tgt_length: int | None
 ) -> list[AttentionCall]:
     """Return every call of an ``nn.MultiheadAttention`` of a model while ``run`` calls it.
 
     The modules return the weights of each head, whatever the model requests; their outputs are unchanged.
 
     Args:
-        src_length, tgt_length: of source and decoder input; they must differ, to distinguish the blocks.
+        src_length, tgt_length: see ``blocks_by_shape``; they must differ, to distinguish the blocks.
     """
-    blocks: dict[tuple[int, int], Block] = {
-        (src_length, src_length): "encoder",
-        (tgt_length, tgt_length): "decoder",
-        (tgt_length, src_length): "cross",
-    }
+    blocks = blocks_by_shape(src_length, tgt_length)
     calls: list[AttentionCall] = []
 
     def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

@@ -83,7 +83,9 @@ def diagnose(
         checks = _Diagnosis(subject, optimizer, step, decode).checks()
         bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
         findings = [_made(*check) for check in bar]
-    name = type(subject.model).__name__ if subject.model else getattr(forward, "__name__", "model").strip("<>")
+    name = (
+        type(subject.model).__name__ if subject.model is not None else getattr(forward, "__name__", "model").strip("<>")
+    )
     return Examination(name, step, tuple(findings), time.perf_counter() - started)
 
 
