@@ -13,6 +13,7 @@ from core.interpret.any_module.tables import attention
 from core.interpret.trained import Trained
 from core.runs.folder import DEFAULT_ROOT
 from core.runs.run import Run, Runs
+from core.runs.watching.watch import Watch, watch
 from core.teaching.doctor import diagnose
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
 
@@ -28,6 +29,7 @@ __all__ = [
     "Runs",
     "StepEvent",
     "Trained",
+    "Watch",
     "attention",
     "diagnose",
     "load",
@@ -35,6 +37,7 @@ __all__ = [
     "presets",
     "runs",
     "train",
+    "watch",
 ]
 
 Root = str | Path

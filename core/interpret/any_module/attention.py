@@ -1,7 +1,7 @@
 """The attention of any module on one pair: each head's weights by block, recorded while the module runs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import torch
@@ -25,9 +25,41 @@ class NoAttentionError(InputError):
     """No attention was seen; the message says what shape it must have, and what was seen."""
 
 
+@dataclass(frozen=True)
+class BlockOrder:
+    """The blocks of a model's attention in the order of its calls, but for the steps of a recurrent decoder.
+
+    Attributes:
+        modules: of ``nn.MultiheadAttention``.
+        functions: of softmax and ``scaled_dot_product_attention``.
+    """
+
+    modules: tuple[Block | None, ...]
+    functions: tuple[Block | None, ...]
+
+
+@torch.no_grad()
+def block_order(
+    call: ModelCall, model: nn.Module | None, src: torch.Tensor, tgt_in: torch.Tensor | None
+) -> BlockOrder | None:
+    """Return the order of the blocks where their shapes do not tell them apart; None where they do.
+
+    The model runs with a decoder input of another length. Arguments as for ``pair_attention``.
+    """
+    if tgt_in is None or len(src) != len(tgt_in):
+        return None
+    other = tgt_in[:-1] if len(tgt_in) > 2 else torch.cat([tgt_in, tgt_in[-1:]])
+    modules, functions, _ = _recorded(call, model, src.expand(2, -1), other.expand(2, -1))
+    return BlockOrder(*(tuple(each.block for each in calls if not _is_step(each)) for calls in (modules, functions)))
+
+
 @torch.no_grad()
 def pair_attention(
-    call: ModelCall, model: nn.Module | None, src: torch.Tensor, tgt_in: torch.Tensor | None
+    call: ModelCall,
+    model: nn.Module | None,
+    src: torch.Tensor,
+    tgt_in: torch.Tensor | None,
+    order: BlockOrder | None = None,
 ) -> PairAttention:
     """Run one pair through a model, and return the attention weights of every layer.
 
@@ -40,10 +72,12 @@ def pair_attention(
         model: the module with the parameters, if ``call`` has a function; None if there is none.
         src: (S,) int64.
         tgt_in: (T,) int64; None for a language model, whose ids are ``src``.
+        order: ``block_order`` of this pair, if it is known.
 
     Raises:
         NoAttentionError: no attention was seen.
     """
+    order = order or (None if isinstance(model, Seq2Seq) else block_order(call, model, src, tgt_in))
     # The pair is run twice in one batch: equal rows show whether heads or rows come first in (B·H, Tq, Tk), and a
     # model that squeezes its tensors keeps their dimensions.
     src, tgt_in = src.expand(2, -1), None if tgt_in is None else tgt_in.expand(2, -1)
@@ -52,10 +86,8 @@ def pair_attention(
         found = {block: getattr(maps, block) for block in BLOCKS}
         return {block: list(weights[:, 0]) for block, weights in found.items() if weights is not None}
     modules, functions, others = _recorded(call, model, src, tgt_in)
-    if tgt_in is not None and tgt_in.shape[1] == src.shape[1]:  # the shapes of the blocks are equal
-        probe = tgt_in[:, :-1] if tgt_in.shape[1] > 2 else torch.cat([tgt_in, tgt_in[:, -1:]], dim=1)
-        like_modules, like_functions, _ = _recorded(call, model, src, probe)
-        modules, functions = _renamed(modules, like_modules), _renamed(functions, like_functions)
+    if order is not None:
+        modules, functions = _renamed(modules, order.modules), _renamed(functions, order.functions)
     length = src.shape[1] if tgt_in is None else tgt_in.shape[1]
     layers = {block: _layers(modules, block, length) or _layers(functions, block, length) for block in BLOCKS}
     if not any(layers.values()):
@@ -107,14 +139,16 @@ def _is_output(call: AttentionCall, output: object) -> bool:
     return any(torch.allclose(weights, each.reshape(weights.shape).float(), atol=ROUNDING) for each in results)
 
 
-def _renamed(calls: Sequence[AttentionCall], like: Sequence[AttentionCall]) -> list[AttentionCall]:
-    """Give calls the blocks of those of another run, in order; the steps of a recurrent decoder keep theirs."""
-    whole = [each for each in calls if each.weights.shape[2] > 1]
-    known = [each for each in like if each.weights.shape[2] > 1]
-    if len(whole) != len(known):
-        return [each for each in calls if each.weights.shape[2] == 1]
-    blocks = iter(known)
-    return [replace(each, block=next(blocks).block) if each.weights.shape[2] > 1 else each for each in calls]
+def _is_step(call: AttentionCall) -> bool:
+    return call.weights.shape[2] == 1
+
+
+def _renamed(calls: Sequence[AttentionCall], blocks: Sequence[Block | None]) -> list[AttentionCall]:
+    """Give calls these blocks, in order; the steps of a recurrent decoder keep theirs."""
+    if sum(not _is_step(each) for each in calls) != len(blocks):
+        return [each for each in calls if _is_step(each)]
+    rest = iter(blocks)
+    return [each if _is_step(each) else replace(each, block=next(rest)) for each in calls]
 
 
 def _layers(calls: Sequence[AttentionCall], block: Block, length: int) -> list[torch.Tensor]:
@@ -125,7 +159,7 @@ def _layers(calls: Sequence[AttentionCall], block: Block, length: int) -> list[t
     """
     layers = []
     of_block = [each for each in calls if each.block == block]
-    for is_step, group in groupby(of_block, key=lambda each: each.weights.shape[2] == 1 < length):
+    for is_step, group in groupby(of_block, key=lambda each: _is_step(each) and length > 1):
         weights = [_of_first_row(each.weights) for each in group]
         layers += _joined(weights, length) if is_step else weights
     return layers

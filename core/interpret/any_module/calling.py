@@ -59,9 +59,15 @@ class ModelCall:
         if logits.shape[:2] != read.shape:
             expected = "(B, T, V)" if self.batch_first else "(T, B, V)"
             name = "ids" if tgt_in is None else "a decoder input"
+            is_last_only = logits.shape[:2] == (len(read), 1)
+            hint = (
+                "Pass a function that returns those of all positions, and model=."
+                if is_last_only
+                else "See batch_first."
+            )
             raise ModelOutputError(
                 f"forward returns logits of shape {tuple(output.shape)} for {name} of shape "
-                f"{tuple(self.turned(read).shape)}; they must be {expected}. See batch_first."
+                f"{tuple(self.turned(read).shape)}; they must be {expected}. {hint}"
             )
         return logits
 

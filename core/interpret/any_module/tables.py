@@ -98,10 +98,10 @@ def token_labels(ids: torch.Tensor, vocab: Vocab | None) -> list[str]:
 
 
 def _label(token: int, vocab: Vocab | None) -> str:
-    if callable(vocab):
-        return str(vocab(token))
+    if vocab is None or token < 0:  # such as the -100 of targets that do not count
+        return str(token)
     try:
-        return str(token if vocab is None else vocab[token])
+        return str(vocab(token) if callable(vocab) else vocab[token])
     except (IndexError, KeyError):
         return str(token)
 

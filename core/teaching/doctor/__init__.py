@@ -23,7 +23,7 @@ from core.training.state import TrainingState
 
 COMPARED = ("rows of a batch", "causal leak", "PAD influence", "source order")
 
-__all__ = ["Examination", "Finding", "Light", "diagnose", "examine_preset", "examine_state"]
+__all__ = ["Examination", "Finding", "Light", "check_health", "diagnose", "examine_preset", "examine_state"]
 
 
 def examine_preset(preset: Preset, *, steps: int = 0, pairs: Path | None = None) -> Examination:
