@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from core.config import Preset, load_preset, parse_preset, read_preset
 from core.config.listing import listed_presets
+from core.interpret.any_module.tables import attention
 from core.interpret.trained import Trained
 from core.runs.folder import DEFAULT_ROOT
 from core.runs.run import Run, Runs
+from core.runs.watching.watch import Watch, watch
 from core.teaching.doctor import diagnose
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
 
@@ -27,12 +29,15 @@ __all__ = [
     "Runs",
     "StepEvent",
     "Trained",
+    "Watch",
+    "attention",
     "diagnose",
     "load",
     "plot_attention",
     "presets",
     "runs",
     "train",
+    "watch",
 ]
 
 Root = str | Path

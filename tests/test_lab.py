@@ -27,6 +27,8 @@ PUBLIC = {
     "Runs": "(root, pairs)",
     "StepEvent": "(step, loss, learning_rate, gradient_norm, tokens_per_second)",
     "Trained": "(run, kind, step, preset, task, model, facts, interventions)",
+    "Watch": "(folder, call, model, batch, pad, optimizer, every, step)",
+    "attention": "(forward, src, tgt_in, pair, model, pad, src_vocab, tgt_vocab, batch_first)",
     "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step, "
     "src_pad, tgt_pad, decode)",
     "load": "(name, root)",
@@ -34,6 +36,8 @@ PUBLIC = {
     "presets": "()",
     "runs": "(root)",
     "train": "(preset, changes, name, root, on_event, start_from)",
+    "watch": "(forward, batch, name, root, model, pad, src_vocab, tgt_vocab, batch_first, optimizer, every, "
+    "steps, resume, step)",
 }
 METHODS = {
     "ablate": "(self, heads, ablation, patterns)",

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
+from core.interpret.snapshots import SnapshotOutput
 from core.models.seq2seq import Block
 
 BLOCK_NAMES: dict[Block, str] = {
@@ -28,6 +29,11 @@ _ENCODER_ONLY_CAPTION = (
     "predicts all tokens of its answer at once, each at the position of an input token. A stronger color is more "
     "attention. Rows sum to 1."
 )
+_OWN_CAPTION = (
+    "Each row is one position under teacher forcing, labeled with the token that the model predicts there and the "
+    "token of the reference that it has just read. A stronger color is more attention. Rows sum to 1."
+)
+_OWN_ENCODER_CAPTION = _CAPTIONS["encoder"]
 _RECURRENT_ENCODER_NOTE = " The encoder is recurrent: a column stands for the input up to and including its token."
 _LIMITATION = " Attention alone does not explain an answer: ablation, below, tests what a head contributes."
 _COLUMNS = {
@@ -51,6 +57,14 @@ def columns_of(block: Block, blocks: Collection[Block]) -> str:
     return "read" if "cross" in blocks else "source and read"
 
 
+def columns_of_maps(output: SnapshotOutput) -> dict[Block, str]:
+    """Return what the columns of recorded maps are, see ``columns_of``, by block."""
+    columns = {block: columns_of(block, output.maps) for block in output.maps}
+    if "decoder" in output.maps and output.maps["decoder"].shape[3] == len(output.tokens):
+        columns["decoder"] = "read"  # a user's own model has no cross-attention that could be seen, or no source
+    return columns
+
+
 def how_to_read(block: Block, blocks: Collection[Block]) -> str:
     """Return the caption of a map, for a model with these attention blocks."""
     if "cross" not in blocks:
@@ -71,4 +85,23 @@ def described(blocks: Collection[Block]) -> list[dict[str, Any]]:
         }
         for block, name in BLOCK_NAMES.items()
         if block in blocks
+    ]
+
+
+def described_maps(output: SnapshotOutput) -> list[dict[str, Any]]:
+    """Return ``described`` of recorded maps; the decoder may have read a reference, see ``SnapshotOutput``."""
+    if output.reference is None:
+        return described(output.maps)
+    columns = columns_of_maps(output)
+    return [
+        {
+            "block": block,
+            "name": name,
+            "columns": columns[block],
+            "axes": f"rows = {'input tokens' if block == 'encoder' else 'positions (predicted ← read)'}, "
+            f"columns = {'input tokens' if columns[block] == 'source' else 'tokens of the reference'}",
+            "caption": _OWN_ENCODER_CAPTION if block == "encoder" else _OWN_CAPTION,
+        }
+        for block, name in BLOCK_NAMES.items()
+        if block in columns
     ]

@@ -102,7 +102,12 @@ def from_text(run: str | None, ablate: str, pattern: str, ablate_with: Ablation)
 
 
 def heads_of_run(run: Run) -> tuple[Head, ...]:
-    """Return the heads of a run's model without allocating its weights; the run need not have any yet."""
+    """Return the heads of a run's model without allocating its weights; the run need not have any yet.
+
+    A training by a user's own loop has none that could be ablated.
+    """
+    if run.preset.is_watched:
+        return ()
     return _heads(run.preset.model, run.preset.task, run.folder.pairs)
 
 

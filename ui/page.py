@@ -193,7 +193,7 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
     is_missing = bool(named and not can_open(runs, named))
     run = None if is_missing else named or _run_to_open(runs)
     strategy = strategy_form.from_query(query)
-    text = query.get("input", "")[:MAX_INPUT] or (decode.examples_of(runs[run])[0][0] if run else "")
+    text = query.get("input", "")[:MAX_INPUT] or _first_example(runs, run)
     return {
         "run": run,
         "bar": {
@@ -213,6 +213,11 @@ def _run_to_open(runs: VisitorRuns) -> str | None:
     active = [name for name in newest if runs[name].info.status in ACTIVE]
     shipped = list(takewhile(lambda name: runs[name].info.shipped, last_first))[::-1]  # they are last
     return next(iter(active + sorted(shipped, key=lambda name: runs[name].info.parameters) + newest), None)
+
+
+def _first_example(runs: VisitorRuns, run: str | None) -> str:
+    examples = decode.examples_of(runs[run]) if run else []
+    return examples[0][0] if examples else ""
 
 
 def _example(sample: list[str] | None) -> str:
@@ -262,7 +267,13 @@ def _decode(
     updates |= {
         "current_decode": current_decode,
         "requested": DecodeRequest(run, text or "", strategy),
-        "viewer": attention_value(current_decode, run=run, problem=_problem_in(results), asked=asked),
+        "viewer": attention_value(
+            current_decode,
+            run=run,
+            problem=_problem_in(results),
+            asked=asked,
+            only_replay=run is not None and can_open(runs, run) and runs[run].preset.is_watched,
+        ),
         "address": _address(run, text, applied, *strategy),
     }
     return updates if applied == spec else updates | {"spec": applied}

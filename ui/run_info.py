@@ -94,6 +94,8 @@ def progress_of(run: Run) -> dict[str, Any]:
 def settings_line(run: Run) -> str:
     """Return a run's preset, changed settings and seed as one line."""
     preset = run.preset
+    if preset.is_watched:
+        return f"{run.title}: {preset.task.summary}; {run.info.parameters:,} parameters"
     changes = describe_changes(preset, shipped_preset(preset))
     line = f"{run.title}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
     if start := run.info.start:

@@ -9,10 +9,10 @@ from core.cli.arguments import pairs_from, preset_from
 from core.cli.doctor_benchmark import Verdict
 from core.interpret.health_course import health_steps
 from core.runs import DEFAULT_ROOT
-from core.runs.run import Runs
+from core.runs.run import Run, Runs
 from core.runs.training_state import training_state_of
 from core.storage.errors import InputError
-from core.teaching.doctor import examine_preset, examine_state
+from core.teaching.doctor import Examination, examine_preset, examine_state
 
 MAX_STEPS = 100_000
 
@@ -26,16 +26,20 @@ def run(options: argparse.Namespace) -> int:
     if (options.run is None) == (options.preset is None):
         raise InputError("doctor needs one of --run NAME, --preset NAME and --all-bugs")
     if options.run:
-        runs = Runs(options.checkpoints or DEFAULT_ROOT)
-        loaded = runs[options.run].trained()
-        course = health_steps(runs[options.run].replay.snapshots())
-        examination = examine_state(options.run, training_state_of(loaded), runs[options.run].history, course)
+        chosen = Runs(options.checkpoints or DEFAULT_ROOT)[options.run]
+        examination = chosen.examination if chosen.preset.is_watched else _examined(chosen)
     else:
         examination = examine_preset(preset_from(options), steps=options.steps, pairs=pairs_from(options))
     print(examination)
     if options.json:
         print(json.dumps(examination.as_data()))
     return 0 if examination.ok else 1
+
+
+def _examined(chosen: Run) -> Examination:
+    """Examine the weights of a run of the lab."""
+    loaded, course = chosen.trained(), health_steps(chosen.replay.snapshots())
+    return examine_state(chosen.name, training_state_of(loaded), chosen.history, course)
 
 
 def _all_bugs(options: argparse.Namespace) -> int:

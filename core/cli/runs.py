@@ -39,7 +39,7 @@ def _described(folder: RunFolder) -> dict[str, Any]:
         "status": info.status,
         "shipped": info.shipped,
         "step": info.step,
-        "steps": preset.training.steps,
+        "steps": preset.planned_steps,
         "exact_match": info.exact_match,
         "train_exact_match": info.train_exact_match,
         "train_token_accuracy": info.train_token_accuracy,
@@ -52,5 +52,6 @@ def _described(folder: RunFolder) -> dict[str, Any]:
 
 def _row(each: dict[str, Any]) -> tuple[str, ...]:
     result = headline_text([HeadlineFigure(**figure) for figure in each["headline"]])
-    step, created = f"{each['step']:,}/{each['steps']:,}", each["created"][:16].replace("T", " ")
+    planned = "" if each["steps"] is None else f"/{each['steps']:,}"
+    step, created = f"{each['step']:,}{planned}", each["created"][:16].replace("T", " ")
     return each["title"], each["run"], each["preset"], each["status"], step, result, created, each["task"]

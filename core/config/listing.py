@@ -3,7 +3,7 @@
 import math
 
 from core.config.preset import SPECIAL_TOKENS, ConfigError, Preset, load_preset, preset_names
-from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig
+from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig, WatchedModelConfig
 from core.storage.optional_imports import is_installed, needs_package
 
 # Calling PyTorch's functions takes time too, whatever the sizes; here in operations that take as long on one core.
@@ -69,6 +69,8 @@ def _micro_batches(preset: Preset) -> int:
 
 def _weights(model: ModelConfig) -> tuple[int, int]:
     """Return the number of weights in the matrices of all encoder layers and of all decoder layers."""
+    if isinstance(model, WatchedModelConfig):  # of any size, and trained by another program
+        return 0, 0
     if isinstance(model, GRUConfig):
         gates = _GATES[model.cell]
         square = gates * model.d_hidden**2
@@ -90,4 +92,6 @@ def _overhead(model: ModelConfig, tokens: int) -> float:
         return _PER_RECURRENT_STEP * model.num_layers * tokens
     if isinstance(model, DecoderOnlyConfig | EncoderOnlyConfig):
         return _PER_LAYER * model.num_layers
+    if isinstance(model, WatchedModelConfig):
+        return 0
     return _PER_LAYER * (model.num_encoder_layers + model.num_decoder_layers)

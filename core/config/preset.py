@@ -15,8 +15,15 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from core.config.sections import EncoderOnlyConfig, GRUConfig, ModelConfig, Section, TrainingConfig
-from core.config.tasks import TaskConfig
+from core.config.sections import (
+    EncoderOnlyConfig,
+    GRUConfig,
+    ModelConfig,
+    Section,
+    TrainingConfig,
+    WatchedModelConfig,
+)
+from core.config.tasks import TaskConfig, WatchedConfig
 from core.storage import bounded_yaml
 from core.storage.errors import LabError
 
@@ -82,6 +89,15 @@ class Preset(Section):
     model: Annotated[ModelConfig, Field(discriminator="family")]
     training: TrainingConfig
     bug: BugName | None = None
+
+    @model_validator(mode="after")
+    def _check_watched(self) -> "Preset":
+        if self.is_watched != isinstance(self.model, WatchedModelConfig):
+            raise ValueError(
+                f"task.family={self.task.family!r} and model.family={self.model.family!r} must both be 'watched' or "
+                "neither: only lab.watch writes them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_max_seq_len(self) -> "Preset":
@@ -161,7 +177,7 @@ class Preset(Section):
         if self.model.family not in families:
             known = " or ".join(map(repr, families))
             raise ValueError(f"bug={self.bug!r} needs model.family={known}, not {self.model.family!r}")
-        if isinstance(self.model, GRUConfig):
+        if isinstance(self.model, GRUConfig | WatchedModelConfig):
             return self
         if self.model.own_blocks:
             field = f"{self.model.own_blocks[0]}_block"
@@ -176,6 +192,16 @@ class Preset(Section):
         if self.bug == "heads-alike" and self.model.num_heads < 2:
             raise ValueError(f"bug='heads-alike' needs model.num_heads of 2 or more, not {self.model.num_heads}")
         return self
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether this stands for a training by a user's own program, whose model and data the lab does not have."""
+        return isinstance(self.task, WatchedConfig)
+
+    @property
+    def planned_steps(self) -> int | None:
+        """Updates in all; None if they are not known, as of a training that ``lab.watch`` records."""
+        return (self.task.steps or None) if isinstance(self.task, WatchedConfig) else self.training.steps
 
     @property
     def longest_sequence(self) -> int:
@@ -400,6 +426,8 @@ def preset_to_yaml(preset: Preset) -> str:
         section = getattr(preset, section_name)
         lines += ["", f"{section_name}:"]
         for field, info in type(section).model_fields.items():
+            if preset.is_watched and field not in section.model_fields_set:
+                continue  # the user's own loop has its own settings
             value = _as_scalar(getattr(section, field))
             comment = f"  # {info.description}" if info.description else ""
             lines.append(f"  {field}: {value}{comment}")

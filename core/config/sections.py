@@ -1,7 +1,7 @@
 """The ``model`` and ``training`` sections of a preset. The ``task`` section is in ``core.config.tasks``."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -312,7 +312,20 @@ class GRUConfig(Section):
         return f"{self.cell.upper()}, {self.num_layers} layer{'s' * (self.num_layers > 1)} of {self.d_hidden}"
 
 
-ModelConfig = TransformerConfig | DecoderOnlyConfig | EncoderOnlyConfig | GRUConfig
+class WatchedModelConfig(Section):
+    """A user's own module, which the lab cannot build; the ``task`` section names it."""
+
+    max_seq_len: ClassVar[int] = 1_000_002  # of no consequence
+
+    family: Literal["watched"] = "watched"
+
+    @property
+    def summary(self) -> str:
+        """The model in a few words."""
+        return "a module of your own"
+
+
+ModelConfig = TransformerConfig | DecoderOnlyConfig | EncoderOnlyConfig | GRUConfig | WatchedModelConfig
 
 
 class TrainingConfig(Section):

@@ -543,6 +543,38 @@ class ImportedConfig(TaskSection):
         return "longest_source" if self.longest_source >= self.longest_answer else "longest_answer"
 
 
+NOT_HERE = (
+    "is trained by your own program, which lab.watch records: its model, data and weights are not here, so it has "
+    "curves, heads, predictions and findings, but cannot be decoded, measured, resumed or exported"
+)
+
+
+class WatchedConfig(TaskSection):
+    """What a user's own module learns, in a training that ``lab.watch`` records."""
+
+    num_distinct: ClassVar[int] = 0  # the data are theirs
+
+    family: Literal["watched"] = "watched"
+    module: Annotated[
+        str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$", description="class of the user's module"), FIXED
+    ]
+    steps: Annotated[
+        int, Field(ge=0, le=1_000_000_000, description="updates that the training is to make; 0: not known"), FIXED
+    ] = 0
+    longest_source: Annotated[
+        int, Field(ge=0, le=1_000_000, description="ids of a watched source; 0: a language model"), FIXED
+    ] = 0
+    longest_answer: Annotated[int, Field(ge=1, le=1_000_000, description="ids of a watched decoder input"), FIXED]
+
+    @property
+    def length_field(self) -> str:
+        return "longest_source" if self.longest_source >= self.longest_answer else "longest_answer"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.module}, trained by your own loop and watched"
+
+
 TaskConfig = (
     DigitsConfig
     | NumbersConfig
@@ -556,4 +588,5 @@ TaskConfig = (
     | TranslationConfig
     | OwnPairsConfig
     | ImportedConfig
+    | WatchedConfig
 )

@@ -7,6 +7,8 @@ Everything that shows a run's quality in a word takes it from here. The first fi
 - the token error rate, then exact match, for other own pairs of that length, which are rarely right as a whole;
 - the error rate of answers, if sources have several references and the answers are not long;
 - exact match for everything else, followed by BLEU if the answers are texts that have 4-grams.
+
+Token accuracy decides where nothing is decoded: in a training by a user's own loop (``core.runs.watching``).
 """
 
 import re
@@ -23,7 +25,7 @@ from core.text.vocab import until_eos
 if TYPE_CHECKING:  # tables of runs read figures without loading torch
     from core.tasks import Task
 
-HeadlineMeasure = Literal["exact_match", "error_rate", "token_error_rate", "bleu", "perplexity"]
+HeadlineMeasure = Literal["exact_match", "error_rate", "token_error_rate", "bleu", "perplexity", "token_accuracy"]
 BleuName = Literal["BLEU", "character BLEU"]
 MEASURES: tuple[HeadlineMeasure, ...] = get_args(HeadlineMeasure)
 LONG = 10  # tokens, the median of the references; longer answers are rarely right as a whole

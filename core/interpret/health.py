@@ -131,6 +131,27 @@ def _mark(heads: HeadHealth, block: Block, layer: int, head: int) -> Mark:
     return "uniform" if spread is not None and spread > UNIFORM else ""
 
 
+def measure_weights(
+    weights: Mapping[Block, torch.Tensor], rows: Mapping[Block, MapRows], before: Mapping[str, torch.Tensor]
+) -> HeadHealth:
+    """Return the measures that need attention weights only; the others are empty.
+
+    Args:
+        weights: (L, H, N, K) float by block, of the rows of ``rows``, whose own weights are not used.
+        before: those of the snapshot before; {} for none.
+    """
+    figures: dict[str, dict[Block, HeadFigures]] = {name: {} for name in (*_MEASURES, "change")}
+    diversity: dict[Block, tuple[Figure, ...]] = {}
+    for block, of_block in weights.items():
+        for name, measure in _MEASURES.items():
+            figures[name][block] = _as_figures(measure(of_block, rows[block]))
+        diversity[block] = _as_figures(head_diversity(of_block)[None])[0]
+        last = before.get(block)
+        if last is not None and last.shape == of_block.shape:
+            figures["change"][block] = _as_figures(total_variation(last.to(of_block.device), of_block))
+    return HeadHealth(**figures, output_share={}, diversity=diversity, layer_rms={})
+
+
 class HealthTaker:
     """Measures the heads and layers of a model on fixed pairs of a task.
 
@@ -169,27 +190,20 @@ class HealthTaker:
             return None, {}
         with evaluation_mode(model):
             recorded = _record(model, self.pairs)
-        figures: dict[str, dict[Block, HeadFigures]] = {name: {} for name in (*_MEASURES, "output_share", "change")}
-        diversity: dict[Block, tuple[Figure, ...]] = {}
-        kept: dict[str, torch.Tensor] = {}
+        weights, shares = dict[Block, torch.Tensor](), dict[Block, HeadFigures]()
         for block, rows in self._rows.items():
             patterns = torch.stack([_joined(each) for each in recorded.patterns[block]])  # (L, B, H, Q, K)
-            weights = patterns.transpose(1, 2)[:, :, rows.sequence, rows.index].float()
-            for name, measure in _MEASURES.items():
-                figures[name][block] = _as_figures(measure(weights, rows))
-            diversity[block] = _as_figures(head_diversity(weights)[None])[0]
+            weights[block] = patterns.transpose(1, 2)[:, :, rows.sequence, rows.index].float()
             if recorded.projections[block]:
                 z = torch.stack([_joined(each) for each in recorded.z[block]])  # (L, B, H, Q, W)
                 z = z.transpose(2, 3)[:, rows.sequence, rows.index].float()
                 w_o = torch.stack([each.detach() for each in recorded.projections[block]])
-                figures["output_share"][block] = _as_figures(output_shares(z, w_o))
-            last = before.get(block)
-            if last is not None and last.shape == weights.shape:
-                figures["change"][block] = _as_figures(total_variation(last.to(weights.device), weights))
-            if self._num_weights <= MAX_WEIGHTS:
-                kept[block] = weights
+                shares[block] = _as_figures(output_shares(z, w_o))
         layer_rms = {name: _finite(root_mean_square(states).item()) for name, states in recorded.states.items()}
-        return HeadHealth(**figures, diversity=diversity, layer_rms=layer_rms), kept
+        measured = measure_weights(weights, self._rows, before)
+        measured = measured.model_copy(update={"output_share": shares, "layer_rms": layer_rms})
+        kept = {str(block): each for block, each in weights.items() if self._num_weights <= MAX_WEIGHTS}
+        return measured, kept
 
     def _valid_rows(self, task: Task, model: Seq2Seq) -> dict[Block, MapRows]:
         """Return, by block, which rows of the maps are measured, with visibility and offsets of their keys."""

@@ -20,7 +20,7 @@ from core.models.seq2seq import BLOCKS, Block, Head
 from core.tasks import Batch, Task, fixed_pairs
 from core.tasks.alignment import gold_cells
 from core.tasks.data import pad_rows
-from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+from core.text.vocab import BOS, BOS_ID, EOS, EOS_ID, PAD_ID
 
 MAX_BYTE = 255  # the byte of a weight of 1; rounding changes a weight by at most 0.002
 MAX_CELLS = 50_000  # weights in one snapshot
@@ -41,11 +41,25 @@ class SnapshotInput:
         symbols: of the input.
         expected: the reference answer's symbols; empty for tasks without one.
         gold_cells: (step, source column) of the gold alignment of the reference.
+        tokens: all tokens of the source as a user's own model reads them, with its own marks of beginning and end, if
+            any, and () if it is a language model; ``expected`` then has its end too. None in runs of the lab, whose
+            marks are BOS and EOS.
     """
 
     symbols: tuple[str, ...]
     expected: tuple[str, ...]
     gold_cells: tuple[tuple[int, int], ...]
+    tokens: tuple[str, ...] | None = None
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """The tokens that the model reads, the columns of the maps."""
+        return (BOS, *self.symbols, EOS) if self.tokens is None else self.tokens
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """The reference answer with its end; empty for tasks without one."""
+        return (*self.expected, EOS) if self.expected and self.tokens is None else self.expected
 
 
 @dataclass(frozen=True)
@@ -73,10 +87,18 @@ class SnapshotOutput:
     Attributes:
         tokens: the produced tokens, with EOS if the model produced it.
         maps: by block, for the blocks of the model.
+        reference: the tokens of the decoder input, if each token was produced after these and not after those produced
+            before it (teacher forcing); None for a generation.
     """
 
     tokens: tuple[str, ...]
     maps: dict[Block, PackedMaps]
+    reference: tuple[str, ...] | None = None
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The token that each step read."""
+        return (BOS, *self.tokens[:-1]) if self.reference is None else self.reference
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 import torch
 
-from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig
+from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig, WatchedModelConfig
 from core.models.attention_maps import AttentionMaps, AttentionRecorder, forward_with_attention
 from core.models.seq2seq import Seq2Seq
+from core.storage.errors import UnavailableError
 from core.tasks import Task
 
 __all__ = [
@@ -55,6 +56,8 @@ def count_parameters(model: torch.nn.Module) -> int:
 
 def assemble_model(config: ModelConfig, task: Task, generator: torch.Generator | None = None) -> Seq2Seq:
     """Build a model with PyTorch's default weights, to load saved weights into."""
+    if isinstance(config, WatchedModelConfig):
+        raise UnavailableError("model.family='watched' stands for a module of your own, which cannot be built here")
     sizes = len(task.src_vocab), len(task.tgt_vocab)
     if isinstance(config, GRUConfig):
         from core.models.gru import GRUSeq2Seq

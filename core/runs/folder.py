@@ -15,6 +15,7 @@ vocabulary.json      the vocabularies of the run that this one began from, if it
 replay.safetensors   attention of fixed inputs over the course of training (``Replay``)
 weights-by-step.safetensors
                      the model's weights at a few training steps that the replay has (``WeightsByStep``)
+doctor.json          the doctor's findings on a model trained by a user's own loop (``core.runs.watching``)
 ablate.json          cached exact match without each head (``core.interpret.ablation``)
 title.json           the title that the run was given (``core.runs.names``)
 access.json          owner of the run on a public server (``core.server.ownership``)
@@ -45,7 +46,7 @@ from pydantic import ValidationError
 
 from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
 from core.config.preset import PLUGIN_FILES
-from core.config.tasks import SUBWORDS, VOCABULARY
+from core.config.tasks import NOT_HERE, SUBWORDS, VOCABULARY
 from core.runs.info import ACTIVE, FileHash, PluginFile, RunInfo, Status, recorded_name, recorded_plugin
 from core.runs.names import (
     Naming,
@@ -205,6 +206,11 @@ class RunFolder:
     def ablation(self) -> Path:
         """Path of the cached ablation results, which may not exist yet."""
         return self.path / "ablate.json"
+
+    @property
+    def examination_file(self) -> Path:
+        """Path of the doctor's findings on a watched training, which may not exist."""
+        return self.path / "doctor.json"
 
     @property
     def report(self) -> Path:
@@ -455,7 +461,7 @@ class RunFolder:
         # Add every file that training writes. Files that are also written without the lock must not be in this set,
         # since the next holder would delete their temporary files while they are being written.
         weights = [self.best, previous_path(self.best), self.last, previous_path(self.last), self.weights_by_step_file]
-        return {"run.json", *(path.name for path in (*weights, self.replay_file, self.metrics))}
+        return {"run.json", *(path.name for path in (*weights, self.replay_file, self.metrics, self.examination_file))}
 
     def _lock(self) -> FileLock:
         return FileLock(self.path / ".lock", thread_local=False)
@@ -498,6 +504,8 @@ def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
         raise RunError(f"run={folder.name!r} is shipped with the program and cannot be resumed")
     if info.status in ACTIVE:
         raise RunError(f"run={folder.name!r} is already {info.status}")
+    if folder.read_preset().is_watched:
+        raise RunError(f"run={folder.name!r} {NOT_HERE}; start that program again, with lab.watch(…, resume=True)")
     if info.status == "finished" and not (folder.last.exists() or previous_path(folder.last).exists()):
         raise RunError(f"run={folder.name!r} has finished, and no training state is left to continue from")
     if changed := folder.changed_plugins():

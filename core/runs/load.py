@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from core.config import Preset
+from core.config.tasks import NOT_HERE
 from core.interpret.trained import Trained, WeightsKind
 from core.models import assemble_model
 from core.runs.folder import RunError, RunFolder
@@ -36,7 +37,8 @@ def load_run(path: Path, *, pairs: Path | None = None) -> Trained:
     folder = RunFolder(path.parent, path.name)
     preset = folder.ensure_preset()
     if not folder.best.exists():
-        raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.read_info().status}")
+        why = NOT_HERE if preset.is_watched else f"has no weights yet; it is {folder.read_info().status}"
+        raise RunError(f"run={folder.name!r} {why}")
     if changed := folder.changed_plugins():
         _log.warning("run=%r: %s; its outputs may differ", folder.name, changed)
 

@@ -1,6 +1,5 @@
 """Write a training run to its folder: metrics, best weights, and the state to resume from."""
 
-import hashlib
 import logging
 import math
 import time
@@ -19,6 +18,7 @@ from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
 from core.runs.folder import RunError, RunFolder, UnsavedError
 from core.runs.info import ACTIVE, Provenance, RunQuality, StartingPoint, Status, ValidationFigures
+from core.runs.metrics_file import MetricsFile
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
@@ -86,15 +86,12 @@ class Recorder:
             device=state.generator.device.type,
             processes=state.process_group.world_size,
         )
-        self._unwritten_lines: list[str] = []
         self._unsaved_best: tuple[dict[str, torch.Tensor], dict[str, Any]] | None = None
         self._last_save = self._last_flush = time.monotonic()
         self._saved_step = state.step
         self._base_notice = state.notice
-        self._metrics_complete = True
         self._failed_writes: set[Callable[[], None]] = set()
-        self.history.save(folder.metrics)
-        self._num_lines = self.history.num_rows  # in metrics.jsonl
+        self._metrics = MetricsFile(folder.metrics, self.history)
         self._write_info("training")
 
     def record(self, event: Event) -> None:
@@ -110,7 +107,7 @@ class Recorder:
         if isinstance(event, EndEvent):
             self.end("finished" if event.reason == "finished" else "failed", event.message)
             return
-        self._unwritten_lines.append(self.history.add(event))
+        self._metrics.add(event)
         if isinstance(event, EvaluationEvent):
             if event.is_best:
                 self._unsaved_best = (
@@ -203,22 +200,7 @@ class Recorder:
         self._last_save = time.monotonic()
 
     def _flush(self, max_lines_per_row: int = 2) -> None:
-        """Append new metrics; rewrite the whole file if an earlier append may have failed halfway.
-
-        It is also rewritten when it would have more than ``max_lines_per_row`` lines for each row that the history of
-        a long run keeps: the others are of steps that it has thinned out.
-        """
-        num_lines = self._num_lines + len(self._unwritten_lines)
-        if self._metrics_complete and num_lines <= max_lines_per_row * self.history.num_rows:
-            self._metrics_complete = False  # until the append below succeeds
-            with self.folder.metrics.open("a", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in self._unwritten_lines)
-            self._num_lines = num_lines
-        else:
-            self.history.save(self.folder.metrics)
-            self._num_lines = self.history.num_rows
-        self._metrics_complete = True
-        self._unwritten_lines.clear()
+        self._metrics.flush(max_lines_per_row)
         self._restore_preset()
         self._last_flush = time.monotonic()
 
@@ -242,14 +224,10 @@ class Recorder:
                 "sequences_seen": state.sequences_seen,
                 "seconds": round(state.seconds, 3),
                 "provenance": self._provenance(),
-                "metrics_sha256": None if status in ACTIVE else self._metrics_sha256(),
+                "metrics_sha256": None if status in ACTIVE else self._metrics.sha256(),
             }
         )
         self.folder.write_info(self.info)
-
-    def _metrics_sha256(self) -> str:
-        with self.folder.metrics.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _provenance(self) -> Provenance:
         """Return the sessions of the run so far, this one last."""

@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
@@ -55,12 +56,13 @@ class Replay:
         snapshots = self.snapshots()
         packed = [maps for each in snapshots for output in each.outputs for maps in output.maps.values()]
         facts = {
-            "inputs": [vars(each) for each in (snapshots[-1].inputs if snapshots else ())],
+            "inputs": [_without_none(vars(each)) for each in (snapshots[-1].inputs if snapshots else ())],
             "snapshots": [
                 {
                     "step": each.step,
                     "outputs": [
                         {"tokens": output.tokens, "shapes": {block: maps.shape for block, maps in output.maps.items()}}
+                        | ({} if output.reference is None else {"reference": output.reference})
                         for output in each.outputs
                     ],
                     "attention_mass": each.attention_mass,
@@ -98,10 +100,12 @@ class _Input(_Stored):
     symbols: tuple[str, ...]
     expected: tuple[str, ...]
     gold_cells: tuple[tuple[int, int], ...]
+    tokens: tuple[str, ...] | None = None
 
 
 class _Output(_Stored):
     tokens: tuple[str, ...]
+    reference: tuple[str, ...] | None = None
     shapes: dict[Block, tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]]
 
 
@@ -126,7 +130,7 @@ def _read(path: Path) -> list[Snapshot]:
         raise ValueError(f"it holds {', '.join(tensors) or 'nothing'}, not weights and facts as bytes")
     facts = _Facts.model_validate_json(tensors["facts"].numpy().tobytes())
     data = io.BytesIO(tensors["weights"].numpy().tobytes())
-    inputs = tuple(SnapshotInput(each.symbols, each.expected, each.gold_cells) for each in facts.inputs)
+    inputs = tuple(SnapshotInput(each.symbols, each.expected, each.gold_cells, each.tokens) for each in facts.inputs)
     snapshots = [
         Snapshot(
             stored.step,
@@ -144,13 +148,19 @@ def _read(path: Path) -> list[Snapshot]:
     return snapshots
 
 
+def _without_none(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
 def _as_bytes(data: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
 
 
 def _read_output(snapshot_input: SnapshotInput, output: _Output, data: io.BytesIO) -> SnapshotOutput:
     """Read the next maps, after checking their shapes against the numbers of source and generated tokens."""
-    source, steps = len(snapshot_input.symbols) + 2, len(output.tokens)
+    source, steps = len(snapshot_input.source), len(output.tokens)
+    if output.reference is not None and len(output.reference) != steps:
+        raise ValueError(f"{steps} tokens were produced after {len(output.reference)}")
     allowed = {"encoder": [(source, source)], "cross": [(steps, source)]}
     allowed["decoder"] = [(steps, steps), (steps, source + steps)]
     maps = {}
@@ -158,4 +168,4 @@ def _read_output(snapshot_input: SnapshotInput, output: _Output, data: io.BytesI
         maps[block] = PackedMaps(shape, data.read(math.prod(shape)))
         if shape[2:] not in allowed[block] or len(maps[block].data) != math.prod(shape):
             raise ValueError(f"{block} maps of shape {shape} do not fit {source} source and {steps} generated tokens")
-    return SnapshotOutput(output.tokens, maps)
+    return SnapshotOutput(output.tokens, maps, output.reference)

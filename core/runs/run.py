@@ -8,6 +8,7 @@ run.trained().decode("4 8 2 9")
 ```
 """
 
+import json
 import tempfile
 import threading
 from collections import OrderedDict
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from core.config import Preset
+from core.config.tasks import NOT_HERE
 from core.runs.folder import RunError, RunFolder, check_resumable, list_runs
 from core.runs.info import RunInfo
 from core.runs.names import TITLE_FILE, Naming
 from core.storage.cache import FileCache
+from core.storage.errors import UnavailableError
 
 if TYPE_CHECKING:  # a list of runs waits for none of them
     from core.interpret.trained import Trained
@@ -29,6 +32,7 @@ if TYPE_CHECKING:  # a list of runs waits for none of them
     from core.runs.training import Training
     from core.runs.weights_by_step import WeightsByStep
     from core.tasks import Task
+    from core.teaching.doctor import Examination
     from core.training.history import History
 
 _Loaded = TypeVar("_Loaded", "History", "Replay", "WeightsByStep")
@@ -45,14 +49,14 @@ class RunProgress:
     """Progress of a run.
 
     Attributes:
-        steps: total number of training steps.
+        steps: total number of training steps; None if it is not known, as of a training by a user's own loop.
         queue_position: position in the queue, from 1; None if it is not queued.
         steps_per_second: over the last seconds; None if this process is not training it.
         seconds_to_start: estimated seconds until a queued run starts; None if it is not queued, or cannot be estimated.
     """
 
     info: RunInfo
-    steps: int
+    steps: int | None
     queue_position: int | None = None
     steps_per_second: float | None = None
     seconds_to_start: float | None = None
@@ -60,7 +64,9 @@ class RunProgress:
     @property
     def seconds_left(self) -> float | None:
         """Estimated seconds to the last step at the current rate, evaluations included."""
-        return (self.steps - self.info.step) / self.steps_per_second if self.steps_per_second else None
+        if self.steps is None or not self.steps_per_second:
+            return None
+        return (self.steps - self.info.step) / self.steps_per_second
 
 
 class RunCache:
@@ -135,7 +141,7 @@ class Run:
     @property
     def progress(self) -> RunProgress:
         """How far the training is."""
-        return RunProgress(self.info, self.preset.training.steps)
+        return RunProgress(self.info, self.preset.planned_steps)
 
     @property
     def title(self) -> str:
@@ -170,6 +176,20 @@ class Run:
         return self.cache.weights_by_step.get(file, lambda: self._noted(WeightsByStep.load(file)))
 
     @property
+    def examination(self) -> "Examination":
+        """The doctor's findings that a training by a user's own loop has stored; UnavailableError if there are none."""
+        from core.teaching.doctor import Examination
+
+        try:
+            return Examination.from_data(json.loads(self.folder.examination_file.read_bytes()))
+        except FileNotFoundError:
+            raise UnavailableError(
+                f"run={self.name!r} has no findings yet: call watch.diagnose(bos=…, eos=…) in its program"
+            ) from None
+        except (OSError, ValueError, AttributeError) as error:
+            raise RunError(f"run={self.name!r}: {self.folder.examination_file.name} is damaged") from error
+
+    @property
     def size(self) -> int:
         """The size of its files in bytes; counted again after its folder has changed."""
         return self.cache.sizes.get(self.folder.path, self.folder.count_bytes)
@@ -194,7 +214,7 @@ class Run:
         if step is not None:
             return self.cache.earlier_model(self, step)
         if not self.has_weights:
-            raise RunError(f"run={self.name!r} has no weights yet; it is {self._status_without_weights()}")
+            raise RunError(f"run={self.name!r} {self._why_without_weights()}")
         return self.cache.models.get(self.folder.best, lambda: load_run(self.folder.path, pairs=self.pairs))
 
     def training(self, *, steps: int | None = None, device: str = "cpu") -> "AbstractContextManager[Training]":
@@ -227,9 +247,10 @@ class Run:
             self.folder.add_note(loaded.damage)
         return loaded
 
-    def _status_without_weights(self) -> str:
-        _ = self.preset  # raises if it is missing too
-        return self.info.status
+    def _why_without_weights(self) -> str:
+        if self.preset.is_watched:  # raises if it is missing too
+            return NOT_HERE
+        return f"has no weights yet; it is {self.info.status}"
 
 
 class Runs:

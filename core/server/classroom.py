@@ -216,7 +216,7 @@ class Classroom:
             status=progress.info.status,
             message=progress.info.message,
             step=progress.info.step,
-            steps=progress.steps,
+            steps=progress.steps or progress.info.step,
             exact_match=progress.info.exact_match,
             headline=progress.info.figures,
             queue_position=progress.queue_position,

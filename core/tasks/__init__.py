@@ -19,6 +19,7 @@ from core.config.tasks import (
     TaskSection,
     TextConfig,
     TranslationConfig,
+    WatchedConfig,
     WordsConfig,
 )
 from core.tasks.batches import (
@@ -69,6 +70,7 @@ TASKS: dict[type[TaskSection], str | Callable[[Any, Path | None], Task]] = {
     TranslationConfig: "core.tasks.translation:Translation",
     OwnPairsConfig: "core.tasks.own_pairs:OwnPairs",
     ImportedConfig: "core.tasks.imported:Imported",
+    WatchedConfig: "core.tasks.watched:Watched",
 }
 """The class of each family of tasks, by the class of its section, as ``module:Class``, which is imported when it is
 used; ``core.plugins`` adds what builds the tasks of plugins. All are called with a section and the file of a run's

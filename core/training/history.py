@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import math
 import threading
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
+NOT_ALWAYS_KNOWN = ("learning_rate", "gradient_norm", "exact_match")  # of a training by a user's own loop: NaN
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
 FREE_RUNNING_LOSS = "free_running_loss"  # an additional column of evaluations, if the preset measures it
 QUALITY_COLUMNS = ("bleu", "chrf")  # additional columns of evaluations, if the answers have BLEU
@@ -247,6 +249,8 @@ class History:
         for row in _parsed(text):
             try:
                 name: SeriesName = "points" if "loss" in row else "evaluations"
+                if len(row) < len(POINT_COLUMNS) or (name == "evaluations" and "exact_match" not in row):
+                    row = dict.fromkeys(NOT_ALWAYS_KNOWN, math.nan) | row
                 step, first, second, third = values_of[name](row)
                 further = nothing[name]
                 if len(row) > 4:  # most rows have no other keys; long runs have 100,000 rows
@@ -305,6 +309,8 @@ def _parsed_line(line: str) -> Any:
 def _as_columns(name: SeriesName, rows: list[Row]) -> dict[str, list]:
     series = _SERIES[name]
     columns = {column: [row[index] for row in rows] for index, column in enumerate(series.columns + series.optional)}
+    for column in columns.keys() & set(NOT_ALWAYS_KNOWN):
+        columns[column] = [None if math.isnan(value) else value for value in columns[column]]
     return {
         column: values
         for column, values in columns.items()
@@ -315,7 +321,12 @@ def _as_columns(name: SeriesName, rows: list[Row]) -> dict[str, list]:
 def _as_line(name: SeriesName, row: Row) -> str:
     series = _SERIES[name]
     values = dict(zip(series.columns + series.optional, row, strict=True))
-    return json.dumps({column: value for column, value in values.items() if value is not None})
+    known = {column: value for column, value in values.items() if value is not None}
+    return json.dumps({column: value for column, value in known.items() if not _is_unknown(column, value)})
+
+
+def _is_unknown(column: str, value: Any) -> bool:
+    return column in NOT_ALWAYS_KNOWN and math.isnan(value)
 
 
 def _optional_value(column: str, value: Any) -> float | dict[str, float] | None:

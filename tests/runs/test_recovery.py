@@ -169,9 +169,9 @@ def test_partly_written_metrics_are_written_once(folder, monkeypatch):
     recorder = Recorder(folder, state)
     for event in train(state):
         if event.step == 2:  # half a line is on disk, and then there is no more room
-            recorder._unwritten_lines.append("half")
+            recorder._metrics._unwritten_lines.append("half")
             recorder.folder.metrics.open("a").write('{"step": 2, "lo')
-            recorder._metrics_complete = False
+            recorder._metrics._is_complete = False
         recorder.record(event)
     assert History.load(folder.metrics).points() == recorder.history.points()
     assert "half" not in folder.metrics.read_text()

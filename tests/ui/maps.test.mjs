@@ -47,6 +47,7 @@ test("weights of one byte are at most 0.002 off", () => {
 
 test("each step reads BOS or the token that the step before produced", () => {
   assert.deepEqual(readTokens(record()), ["<BOS>", "4"]);
+  assert.deepEqual(readTokens({ ...record(), read: ["<s>", "7"] }), ["<s>", "7"]); // with teacher forcing the reference
 });
 
 test("rows and columns are those of the block", () => {

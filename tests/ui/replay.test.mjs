@@ -11,7 +11,7 @@ const snapshot = (step, tokens) => ({
 });
 const update = (changes) => ({
   status: "training", step: 40, steps: 100, saved_steps: [20, 40],
-  inputs: [{ source: ["<BOS>", "4", "<EOS>"] }], blocks: [], scored_block: "cross", scored_on: "", uniform_mass: 0.3,
+  inputs: [{ source: ["<BOS>", "4", "<EOS>"] }], blocks: [{ block: "cross" }], scored_block: "cross", scored_on: "", uniform_mass: 0.3,
   snapshots: [snapshot(20, ["4"]), snapshot(40, ["4", "<EOS>"])], ...changes,
 });
 
@@ -69,4 +69,7 @@ test("an empty replay says why", () => {
   assert.match(emptyText(replay), /first evaluation/);
   applyUpdate(replay, update({ saved_steps: [], snapshots: [], status: "stopped" }));
   assert.match(emptyText(replay), /no replay/);
+  applyUpdate(replay, update({ blocks: [] })); // of a model whose attention was not seen
+  assert.equal(recordAt(replay, 0, 0), null);
+  assert.match(emptyText(replay), /no attention maps/);
 });

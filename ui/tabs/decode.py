@@ -6,6 +6,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from core.config.tasks import NOT_HERE
 from core.generation import Strategy
 from core.generation.translation import Translation, translate
 from core.interpret.health import HeadMarks, head_marks
@@ -160,8 +161,10 @@ def decode(
     try:
         strategy = strategy_form.strategy_in(kind, values or strategy_form.default_values())
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
+        chosen = runs[run]
+        if chosen.preset.is_watched:
+            return None, _EMPTY | {"message": {"text": f"{chosen.title} {NOT_HERE}."}}
         with runs.inference_priority.inference():
-            chosen = runs[run]
             loaded = chosen.trained()
             changed = interventions.applied_to(loaded)
             sentences = _sentences(loaded.task, text)
@@ -215,6 +218,8 @@ def compare(
 
 def readable_input(run: Run, text: str) -> tuple[str, str]:
     """Return the input if the run's task can read it, else the task's first example; and a note if it was replaced."""
+    if run.preset.is_watched:
+        return text, ""
     task = run.task()
     longest = run.preset.model.max_seq_len
     try:
@@ -264,7 +269,9 @@ def _shortened(text: str) -> str:
 
 
 def examples_of(run: Run) -> list[list[str]]:
-    """Return example inputs of a run's task, one per row."""
+    """Return example inputs of a run's task, one per row; [] for a training by a user's own loop."""
+    if run.preset.is_watched:
+        return []
     return [[example] for example in run.task().examples]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from core.config.tasks import NOT_HERE
 from core.reports.formatting import count, percent
 from core.reports.report import METRICS_FILE, PAGE_FILE, Gallery, find_failures, gallery_as_data, write_report
 from core.reports.report.gallery import FailureSource
@@ -86,6 +87,8 @@ def run_updates(runs: VisitorRuns, run: str | None) -> Updates:
         return updates | {"report_message": NO_RUN, "report": NO_REPORT}
     chosen = runs[run]
     folder, title = chosen.folder.report, chosen.title
+    if chosen.preset.is_watched:
+        return updates | {"report_message": {"text": f"{title} {NOT_HERE}."}, "report": NO_REPORT}
     if not (folder / PAGE_FILE).is_file():
         text = f"No report on {title} yet. Writing one decodes {SEQUENCES:,} held-out inputs."
         begins = chosen.info.status not in ACTIVE and chosen.has_weights

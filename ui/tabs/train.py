@@ -10,6 +10,7 @@ import gradio as gr
 from gradio.components import Component
 
 from core.config import ConfigError, Preset, load_preset, read_preset
+from core.config.tasks import NOT_HERE
 from core.runs import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError, UnavailableError
@@ -157,11 +158,14 @@ def reused_draft(runs: VisitorRuns, run: str | None, draft: Draft) -> Draft:
     which then begins with its weights, and learns slowly, since the model has learned already.
 
     Raises:
-        UnavailableError: the model was imported from another program, and the draft is not for own pairs of subwords.
+        UnavailableError: the run is a training by a user's own loop; or its model was imported from another program,
+            and the draft is not for own pairs of subwords.
     """
     if not run:
         return draft
     chosen = runs[run]
+    if chosen.preset.is_watched:
+        raise UnavailableError(f"{chosen.title} {NOT_HERE}")
     if _is_trainable(chosen.preset):
         return draft.next(_from_scratch(chosen.preset), start_from=_start_of(runs, chosen))
     if not (draft.start.task.family == "own-pairs" and draft.start.task.has_subwords):
@@ -188,4 +192,4 @@ def _from_scratch(preset: Preset) -> Preset:
 
 def _is_trainable(preset: Preset) -> bool:
     """Return whether a preset's task has something to train on; that of a model of another program has not."""
-    return preset.task.family != "imported"
+    return preset.task.family not in ("imported", "watched")

@@ -5,6 +5,7 @@ const GLOSSARY = {
   "exact match": "The share of whole answers that are correct, token by token.\nThe model reads its own output and must stop at the right place.",
   "teacher-forced": "The decoder reads the reference instead of its own output.\nThat is easier: an error does not lead to the next one.",
   "validation loss": "The mean negative log probability of the correct token, in nats.\nMeasured on validation inputs, which the model is not trained on.",
+  "watched pairs loss": "The mean negative log probability of the correct token, in nats.\nMeasured on the pairs that your own loop watches, whether or not it trains on them.",
   loss: "The mean negative log probability of the correct token, in nats.\n0 is certain and right; ln(size of the vocabulary) is guessing.",
   "train loss": "The loss on the batch of the update, with dropout and label smoothing if the preset has them.\nThe validation loss has neither, so it can be lower.",
   perplexity: "e to the power of the loss.\nHow many equally probable tokens the model hesitates between.",

@@ -3,6 +3,7 @@
 // A record is one decode, of the visitor's input or of a fixed input at a training step:
 //   source, tokens     input tokens with BOS and EOS, and output tokens with EOS
 //   expected           the correct output, or null
+//   read               the token that each step read, if it is not the one produced before it
 //   gold_cells         [step, column] of the correct source token of each output token
 //   blocks, maps       the attention blocks with names and captions, and their packed maps
 //   scored_block       the block with scores; scored_on: the inputs they are computed on
@@ -43,8 +44,8 @@ function unpackHeads({ shape, bytes, data }) {
   return unpacked;
 }
 
-/** The token that each decoding step read. */
-export const readTokens = (record) => [record.source[0], ...record.tokens.slice(0, -1)];
+/** The token that each decoding step read: the one produced before it, or with teacher forcing that of the reference. */
+export const readTokens = (record) => record.read ?? [record.source[0], ...record.tokens.slice(0, -1)];
 
 /** The words of a view's rows and columns, see words.js; null if the tokens are not subwords. */
 function wordsOf({ words }, block, columns) {

@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 
 from core.config import Preset
+from core.interpret.any_module.kept_states import random_states_kept
 from core.teaching.bugs import new_state
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks, run_checks
 from core.teaching.doctor.diagnosis import diagnose
 from core.teaching.doctor.finding import Examination, Finding, Light, not_checked
-from core.teaching.doctor.forward_check import check_forward, random_states_kept
+from core.teaching.doctor.forward_check import check_forward
 from core.teaching.doctor.health_checks import Course, check_health
 from core.teaching.doctor.subject import Subject
 from core.training.history import History
@@ -22,7 +23,7 @@ from core.training.state import TrainingState
 
 COMPARED = ("rows of a batch", "causal leak", "PAD influence", "source order")
 
-__all__ = ["Examination", "Finding", "Light", "diagnose", "examine_preset", "examine_state"]
+__all__ = ["Examination", "Finding", "Light", "check_health", "diagnose", "examine_preset", "examine_state"]
 
 
 def examine_preset(preset: Preset, *, steps: int = 0, pairs: Path | None = None) -> Examination:

@@ -1,6 +1,5 @@
 """A user's model under examination: a function from ids to logits, a batch of its pairs, and optionally its loss."""
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -12,9 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from core.interpret.any_module.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
+from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, described, is_ids, logits_of, module_of
+from core.interpret.any_module.function_calls import FunctionCalls
+from core.interpret.any_module.kept_states import computing_in
 from core.models import Seq2Seq
 from core.storage.errors import InputError
-from core.teaching.doctor.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
 from core.teaching.doctor.black_box import (
     ROUNDING,
     BlackBox,
@@ -24,16 +26,12 @@ from core.teaching.doctor.black_box import (
     largest_change,
     lengths,
 )
-from core.teaching.doctor.forward_check import random_states_kept
-from core.teaching.doctor.function_calls import FunctionCalls
-from core.teaching.doctor.precision import computing_in, modules_kept
 
 FEW = 8  # number of pairs for checks that need only a few
 NUM_PAD = 3  # tokens appended to a source if the maximum length is unknown
 COARSE = Rounding(0.1, 0.1)  # of logits in 16 bits, whose two calls are compared but nothing else
 CLOSE = 0.5  # standard deviations of the logits, between the same model in 16 bits and in float64
 
-Forward = Callable[..., Any]
 Loss = Callable[..., torch.Tensor]
 
 
@@ -82,11 +80,11 @@ class AnyModel(BlackBox):
         loss: Loss | None = None,
         batch_first: bool | None = None,
     ) -> None:
-        owner = getattr(forward, "__self__", None)  # of a bound method, such as model.forward
-        self.model = next((each for each in (model, forward, owner) if isinstance(each, nn.Module)), None)
+        self.model = module_of(forward, model)
         self.forward, self.loss, self.special = forward, loss, special
-        self._given, self.num_few, self.by_name = given, FEW, _takes_names(forward)
+        self._given, self.num_few = given, FEW
         self._take(batch_first)
+        self.call = ModelCall(forward, self.batch_first, self.special.src_pad)
 
     def _take(self, batch_first: bool | None) -> None:
         """Read the pairs that were given."""
@@ -142,35 +140,15 @@ class AnyModel(BlackBox):
         """Return the logits (B, T, V) float under teacher forcing.
 
         Raises:
-            NotCheckableError: the model does not return logits of this shape.
+            ModelOutputError: the model does not return logits of this shape.
         """
         logits = self._predicted(src, tgt_in)
         torch.clear_autocast_cache()  # it holds weights without gradients now, which training would use
-        return logits
+        return logits if logits.dtype == torch.float64 else logits.float()
 
     def _predicted(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
         """Return the differentiable logits (B, T, V) float, at the positions of the decoder input."""
-        return self.logits_for(tgt_in, self._call(src, tgt_in))
-
-    def logits_for(self, ids: torch.Tensor, output: Any) -> torch.Tensor:
-        """Return the logits (B, T, V) float of an output for ids (B, T); NotCheckableError if it has other ones."""
-        found = logits_of(output)
-        logits = self.turned(found)
-        if logits.shape[:2] != ids.shape:
-            expected = "(B, T, V)" if self.batch_first else "(T, B, V)"
-            raise NotCheckableError(
-                f"forward returns logits of shape {tuple(found.shape)} for a decoder input of shape "
-                f"{tuple(self.turned(ids).shape)}; they must be {expected}. See batch_first."
-            )
-        return logits if logits.dtype == torch.float64 else logits.float()
-
-    def _call(self, src: torch.Tensor, tgt_in: torch.Tensor) -> Any:
-        """Call the model with batch-first ids; one of Hugging Face by the names of its arguments."""
-        src, tgt_in = self.turned(src), self.turned(tgt_in)
-        if self.by_name:
-            is_token = (src != self.special.src_pad).long()
-            return self.forward(input_ids=src, attention_mask=is_token, decoder_input_ids=tgt_in)
-        return self.forward(src, tgt_in)
+        return self.call.logits(src, tgt_in)
 
     @contextmanager
     def exact(self) -> Iterator[str]:
@@ -230,6 +208,7 @@ class AnyModel(BlackBox):
     def cross_entropy(self, src: torch.Tensor, tgt_in: torch.Tensor, is_real: torch.Tensor) -> torch.Tensor:
         """Return the differentiable cross-entropy of the first pairs, where ``is_real`` (B, T) bool."""
         logits = self._predicted(src, tgt_in)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
         return F.cross_entropy(logits[is_real], self.tgt[: len(src), 1:][is_real])
 
     def training_loss(self) -> tuple[torch.Tensor, str]:
@@ -243,7 +222,7 @@ class AnyModel(BlackBox):
             return loss, "With cross-entropy in place of your loss: "
         loss = self.loss(self.forward, *self._given)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            raise NotCheckableError(f"loss returns {_described(loss)}; it must return one number, as a tensor.")
+            raise NotCheckableError(f"loss returns {described(loss)}; it must return one number, as a tensor.")
         return loss.reshape(()), ""
 
     def trace_loss(self, *, with_pad: bool = False) -> LossTrace:
@@ -265,7 +244,7 @@ class AnyModel(BlackBox):
             is_log = bool(logits.detach().logsumexp(dim=-1).abs().max() < 1e-2)
             uniform = -math.log(size) if is_log else 1 / size  # as logits both mean that all tokens are equally likely
             constant = torch.full_like(logits, uniform).requires_grad_()
-            ids = [each for each in (*args, *kwargs.values()) if _is_ids(each)]
+            ids = [each for each in (*args, *kwargs.values()) if is_ids(each)]
             if "decoder_input_ids" in kwargs:
                 ids = [ids[0], kwargs["decoder_input_ids"]]
             calls.append((ids, constant))
@@ -280,7 +259,7 @@ class AnyModel(BlackBox):
             raise NotCheckableError(f"the loss calls its first argument {len(calls)} times; it must call it once.")
         ids, constant = calls[0]
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            raise NotCheckableError(f"loss returns {_described(loss)}; it must return one number that has a gradient.")
+            raise NotCheckableError(f"loss returns {described(loss)}; it must return one number that has a gradient.")
         gradient = torch.autograd.grad(loss.reshape(()), constant, allow_unused=True)[0]
         if gradient is None:
             raise NotCheckableError("the loss is not computed from the logits, but inside the model; pass your own.")
@@ -353,24 +332,6 @@ class AnyModel(BlackBox):
 
 
 @contextmanager
-def examined(model: nn.Module | None) -> Iterator[None]:
-    """Put a model into evaluation mode inside the block; its modes and the random generators are restored.
-
-    PyTorch's fused encoder layers are turned off: they remove PAD, and the decoder's mask would no longer fit.
-    """
-    fused = torch.backends.mha.get_fastpath_enabled()
-    gpus = sorted({each.device.index for each in model.parameters() if each.is_cuda}) if model else []
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with random_states_kept(gpus), modules_kept(model):
-            if model:
-                model.eval()
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
-
-
-@contextmanager
 def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Restore weights, gradients and the optimizer's state after the block."""
     owned = [each for group in optimizer.param_groups for each in group["params"]]
@@ -391,17 +352,6 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Non
         optimizer.state.update(state)
 
 
-def checked_ids(name: str, ids: Any) -> torch.Tensor:
-    """Return ids, named in the message, if they are (B, T) integers; InputError otherwise."""
-    if not _is_ids(ids) or not ids.numel():
-        raise InputError(f"{name} is {_described(ids)}; it must be a tensor (B, T) int64 with at least one pair")
-    return ids
-
-
-def _is_ids(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.ndim == 2 and value.dtype in (torch.int64, torch.int32)
-
-
 def _batch_first(tgt: torch.Tensor, bos: int) -> bool:
     """Return whether targets are (B, T), judged by where BOS is; a warning says it if they are not."""
     is_bos = tgt == bos
@@ -409,24 +359,6 @@ def _batch_first(tgt: torch.Tensor, bos: int) -> bool:
         return True
     warnings.warn(f"BOS ({bos}) fills the first row of tgt, so src and tgt are read as (S, B) and (T, B)", stacklevel=5)
     return False
-
-
-def _takes_names(forward: Forward) -> bool:
-    """Whether a model has the arguments of Hugging Face's sequence-to-sequence models."""
-    try:
-        function = forward.forward if isinstance(forward, nn.Module) else forward
-        return {"input_ids", "decoder_input_ids"} <= set(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return False
-
-
-def logits_of(output: Any) -> torch.Tensor:
-    """Return the logits in a model's result: a tensor, the first of a tuple, or its ``logits``."""
-    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
-    logits = logits[0] if isinstance(logits, tuple | list) and logits else logits
-    if not isinstance(logits, torch.Tensor) or logits.ndim != 3 or not logits.is_floating_point():
-        raise NotCheckableError(f"forward returns {_described(output)}; it must return logits (B, T, V).")
-    return logits
 
 
 def _with_logits(output: Any, logits: torch.Tensor) -> Any:
@@ -445,9 +377,3 @@ def _copied(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: _copied(value) for key, value in state.items()}
     return state.clone() if isinstance(state, torch.Tensor) else state
-
-
-def _described(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"a tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
-    return f"a {type(value).__name__}"

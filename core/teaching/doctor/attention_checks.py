@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from core.config import BugName
+from core.interpret.any_module.attention_calls import AttentionCall
 from core.models import AttentionMaps
 from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
-from core.teaching.doctor.attention_calls import AttentionCall
 from core.teaching.doctor.finding import Finding, not_checked
 
 NO_ATTENTION = "the model has no attention that can be recorded."

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
+from core.interpret.any_module.attention_calls import AttentionCall
 from core.models.seq2seq import Block
-from core.teaching.doctor.attention_calls import AttentionCall
 
 NO_ID = -1
 """In place of a special token that a language model does not have; no token has this id."""

@@ -11,11 +11,13 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
+from core.interpret.any_module.attention_calls import AttentionCall
+from core.interpret.any_module.calling import Forward, ModelOutputError
+from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks
-from core.teaching.doctor.any_model import AnyModel, Forward, Loss, LossTrace, examined, restored
-from core.teaching.doctor.attention_calls import AttentionCall
+from core.teaching.doctor.any_model import AnyModel, Loss, LossTrace, restored
 from core.teaching.doctor.black_box import NO_ID, ROUNDING, NotCheckableError, SpecialIds
 from core.teaching.doctor.decoding_check import check_decoding
 from core.teaching.doctor.finding import FORWARD, Examination, Finding, not_checked
@@ -89,7 +91,9 @@ def diagnose(
         checks = _Diagnosis(subject, optimizer, step, decode).checks()
         bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
         findings = [_made(*check) for check in bar]
-    name = type(subject.model).__name__ if subject.model else getattr(forward, "__name__", "model").strip("<>")
+    name = (
+        type(subject.model).__name__ if subject.model is not None else getattr(forward, "__name__", "model").strip("<>")
+    )
     return Examination(name, step, tuple(findings), time.perf_counter() - started)
 
 
@@ -113,7 +117,7 @@ def _made(name: str, check: Callable[[], Finding]) -> Finding:
     """Make a check; one that the model does not allow is gray."""
     try:
         return check()
-    except NotCheckableError as error:
+    except (NotCheckableError, ModelOutputError) as error:
         return not_checked(name, str(error))
     except Exception as error:  # noqa: BLE001 - the model is the user's code and may raise anything
         message = " ".join(str(error).split())
@@ -194,7 +198,7 @@ class _Diagnosis:
     def _read_loss(self) -> None:
         try:
             self.trace = self.subject.trace_loss()
-        except NotCheckableError as error:
+        except (NotCheckableError, ModelOutputError) as error:
             self.no_trace = str(error)
         except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
             self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -1,7 +1,10 @@
 """The result of an examination: one finding per check, each with a light, a sentence and a number."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from core.config import BugName
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
@@ -109,6 +112,11 @@ class Examination:
             ]
         )
 
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> "Examination":
+        """Return the examination that ``as_data`` gave; ValueError if it is not one."""
+        return _EXAMINATION.validate_python({name: data.get(name) for name in ("name", "step", "findings", "seconds")})
+
     def as_data(self) -> dict[str, Any]:
         """Return the examination as plain data for JSON."""
         return {
@@ -121,3 +129,6 @@ class Examination:
             "findings": [asdict(each) for each in self.findings],
             "seconds": round(self.seconds, 2),
         }
+
+
+_EXAMINATION = TypeAdapter(Examination)

@@ -1,15 +1,14 @@
 """The check of the forward pass: logits are finite, and two calls with the same input agree."""
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
+from core.interpret.any_module.function_calls import FunctionCalls
 from core.teaching.doctor.black_box import BlackBox, largest_change
 from core.teaching.doctor.finding import FORWARD, Finding
-from core.teaching.doctor.function_calls import FunctionCalls
 
 NOT_FINITE = "logits are not finite."
 NOT_REPEATABLE = "two calls with the same input differ."
@@ -18,22 +17,6 @@ SEEDS: dict[str, Callable[[int], object]] = {
     "Python's random": random.seed,
     "NumPy's random generator": np.random.seed,
 }
-
-
-@contextmanager
-def random_states_kept(devices: list[int]) -> Iterator[None]:
-    """Restore the random generators of PyTorch, Python and NumPy after the block.
-
-    Args:
-        devices: indices of the GPUs whose generators are restored too.
-    """
-    python, numpy = random.getstate(), np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices=devices):
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
 
 
 def check_forward(subject: BlackBox) -> tuple[Finding, str]:

@@ -1,15 +1,14 @@
 """A user's language model under examination: a function from ids to logits, and a batch of its sequences."""
 
-from typing import Any
-
 import torch
 
+from core.interpret.any_module.attention_calls import AttentionCall, record_torch_attention
+from core.interpret.any_module.calling import checked_ids
+from core.interpret.any_module.function_calls import FunctionCalls
 from core.models.seq2seq import Block
 from core.storage.errors import InputError
-from core.teaching.doctor.any_model import AnyModel, checked_ids
-from core.teaching.doctor.attention_calls import AttentionCall, record_torch_attention
+from core.teaching.doctor.any_model import AnyModel
 from core.teaching.doctor.black_box import NotCheckableError, lengths
-from core.teaching.doctor.function_calls import FunctionCalls
 
 SHORTEST = 4  # tokens: a prompt of two, one to read after it and one to predict
 
@@ -52,13 +51,9 @@ class LanguageModel(AnyModel):
         """Return the ids (B, T) int64 whose keys the attention of ``few`` reads."""
         return {"decoder": torch.cat(self.few, dim=1)}
 
-    def _call(self, src: torch.Tensor, tgt_in: torch.Tensor) -> Any:
-        return self.forward(self.turned(torch.cat([src, tgt_in], dim=1)))
-
     def _predicted(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
         """Return the differentiable logits (B, T, V) float after the prompt."""
-        ids = torch.cat([src, tgt_in], dim=1)
-        return self.logits_for(ids, self._call(src, tgt_in))[:, src.shape[1] :]
+        return self.call.logits(torch.cat([src, tgt_in], dim=1))[:, src.shape[1] :]
 
     def attention_calls(self, src: torch.Tensor, tgt_in: torch.Tensor) -> list[AttentionCall]:
         """Run sequences through the model; return the calls of attention, all of them of the block "decoder"."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from core.models.seq2seq import Block
-from core.teaching.doctor.attention_calls import VISIBLE, attention_ahead, attention_to_end
+from core.teaching.doctor.attention_spread import VISIBLE, attention_ahead, attention_to_end
 from core.teaching.doctor.black_box import BlackBox, NotCheckableError, largest_change
 from core.teaching.doctor.finding import Finding, not_checked
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from core.interpret.any_module.attention_calls import AttentionCall, record_lab_attention
 from core.models import AttentionMaps, Seq2Seq
 from core.models.embeddings import Embedding
 from core.tasks import Batch
-from core.teaching.doctor.attention_calls import AttentionCall, record_lab_attention
 from core.teaching.doctor.black_box import BlackBox, SpecialIds, largest_change
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from core.training.history import History

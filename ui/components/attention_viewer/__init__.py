@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import partial
+from textwrap import shorten
 from typing import Annotated, Any
 
 import gradio as gr
@@ -16,8 +17,7 @@ from core.interpret.snapshots import PackedMaps, Snapshot, SnapshotOutput
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.text.pieces import sentence_of
-from core.text.vocab import BOS, EOS
-from ui.attention_blocks import Block, described, source_block
+from ui.attention_blocks import Block, described_maps, source_block
 from ui.components.attention_viewer.inside import CellRequest, PartRequest, cell, part, parts
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.current_decode import CurrentDecode
@@ -53,6 +53,7 @@ def attention_value(
     run: str | None = None,
     problem: str = "",
     asked: bool = False,
+    only_replay: bool = False,
     block: Block | None = None,
     layer: int | None = None,
     head: int | None = None,
@@ -63,12 +64,20 @@ def attention_value(
     Args:
         run: the current run, where there is no decode.
         problem: why there is no decode.
+        only_replay: whether the run has a replay and nothing else, as a training by a user's own loop.
         asked: whether the visitor asked for this decode just now; a training replay then gives way to it.
         block, layer, head, row: selection, with layer and head counted from 1 and rows from 0. What is None keeps the
             visitor's selection; what the model does not have falls back to what it has.
     """
     if decode is None:
-        return {"run": run, "decode": None, "problem": problem, "selection": {}, "asked": _now() if asked else None}
+        value: dict[str, Any] = {
+            "run": run,
+            "decode": None,
+            "problem": problem,
+            "selection": {},
+            "asked": _now() if asked else None,
+        }
+        return value | {"only_replay": True} if only_replay else value
     given = {"block": block, "layer": layer, "head": head, "row": row}
     selection: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if selection:
@@ -98,25 +107,27 @@ def replay(runs: VisitorRuns, request: ReplayRequest) -> dict[str, Any]:
     snapshots, kept = run.replay.snapshots(), run.weights_by_step
     weights_steps = [each.step for each in snapshots if each.step in kept.steps]
     found = replay_value(snapshots, since=request.since, subwords=run.preset.task.has_subwords)
-    return progress | found | {"weights_steps": weights_steps}
+    return progress | found | {"weights_steps": weights_steps, "watched": run.preset.is_watched}
 
 
 def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1, subwords: bool = False) -> dict[str, Any]:
     """Return the snapshots after a step, the steps of all saved snapshots, and what they have in common."""
     last = snapshots[-1] if snapshots else None
-    blocks: list[Block] = list(last.outputs[0].maps) if last and last.outputs else []
+    output = last.outputs[0] if last and last.outputs else None
+    blocks: list[Block] = list(output.maps) if output else []
     return {
         "saved_steps": [snapshot.step for snapshot in snapshots],
         "inputs": [
             {
-                "source": [BOS, *each.symbols, EOS],
-                "expected": [*each.expected, EOS] if each.expected else None,
+                "source": list(each.source),
+                "expected": list(each.answer) or None,
                 "gold_cells": each.gold_cells,
             }
             | ({"text": sentence_of(each.symbols)} if subwords else {})
+            | ({"text": shorten(" ".join(each.symbols), 60, placeholder=" …")} if each.tokens is not None else {})
             for each in (last.inputs if last else ())
         ],
-        "blocks": described(blocks),
+        "blocks": described_maps(output) if output else [],
         "scored_block": source_block(blocks) if last and last.attention_mass else None,
         "uniform_mass": last.uniform_mass if last else None,
         "scored_on": f"mean over {last.num_scored} fixed inputs" if last else "",
@@ -126,8 +137,7 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1, subwords: bo
                 "attention_mass": each.attention_mass,
                 "marks": head_marks(each.health.heads) if each.health else {},
                 "outputs": [
-                    _output(output)
-                    | words_and_texts([BOS, *given.symbols, EOS], output.tokens, given.expected, subwords=subwords)
+                    _output(output) | words_and_texts([*given.source], output.tokens, given.expected, subwords=subwords)
                     for given, output in zip(each.inputs, each.outputs, strict=True)
                 ],
             }
@@ -138,7 +148,9 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1, subwords: bo
 
 
 def _output(output: SnapshotOutput) -> dict[str, Any]:
-    return {"tokens": output.tokens, "maps": {block: encoded(maps) for block, maps in output.maps.items()}}
+    maps = {block: encoded(maps) for block, maps in output.maps.items()}
+    read = {} if output.reference is None else {"read": list(output.reference)}
+    return {"tokens": output.tokens, "maps": maps} | read
 
 
 def encoded(maps: PackedMaps) -> dict[str, Any]:

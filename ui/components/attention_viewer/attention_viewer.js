@@ -123,7 +123,8 @@ export function mount({ element, props, server, watch }) {
   function openDecode() {
     if (!isReplaying()) return value.decode;
     const { source, tokens, words, step } = recordAt(replay, snapshot, selected.input);
-    return { name: replay.run, source, tokens, words, step, when: view.when, weightsSteps: replay.weightsSteps };
+    const withoutModel = Boolean(value.only_replay);
+    return { name: replay.run, source, tokens, words, step, when: view.when, weightsSteps: replay.weightsSteps, withoutModel };
   }
 
   function previewHead(head) {
@@ -193,6 +194,7 @@ export function mount({ element, props, server, watch }) {
   function pairOf(record) {
     if (record.texts) return record.texts.source + " → " + record.texts.output;
     const output = record.tokens.filter((token, step) => step < record.tokens.length - 1 || token !== record.source.at(-1));
+    if (record.read) return tokensText(record.source.length ? record.source : record.read) + " → " + tokensText(record.tokens);
     return tokensText(record.source.slice(1, -1)) + " → " + tokensText(output);
   }
 
@@ -200,8 +202,8 @@ export function mount({ element, props, server, watch }) {
 
   /** "4 8 2 9 → 9 2 8 4 · decoded by digits-reversal 3 after 400 steps". */
   function headingOf(record) {
-    const model = isReplaying() ? runTitle() + " after " + record.step + " of " + replay.latest.steps + " training steps" : record.model;
-    return pairOf(record) + " · " + (isReplaying() ? "answered by " : "decoded by ") + model;
+    const model = isReplaying() ? runTitle() + " after " + record.step + (replay.latest.steps ? " of " + replay.latest.steps : "") + " training steps" : record.model;
+    return pairOf(record) + " · " + (record.read ? "predicted (teacher-forced) by " : isReplaying() ? "answered by " : "decoded by ") + model;
   }
 
   /** The view of a record: the selected attention block, or the first if the model does not have it. */
@@ -238,7 +240,7 @@ export function mount({ element, props, server, watch }) {
     snapshot = snapshotAt(replay, selected.step);
     const record = isReplaying() ? recordAt(replay, snapshot, selected.input) : value?.decode ?? null;
     recordNow = record;
-    showChoice(part("modes"), MODES, selected.mode, (mode) => select({ mode }));
+    showChoice(part("modes"), value?.only_replay ? MODES.filter(([mode]) => mode === "replay") : MODES, selected.mode, (mode) => select({ mode }));
     part("blocks").hidden = part("shown").hidden = !record;
     part("empty").hidden = Boolean(record);
     setText(part("empty"), isReplaying() ? emptyText(replay) : value?.problem || "Nothing decoded yet. Enter an input above.");
@@ -261,7 +263,7 @@ export function mount({ element, props, server, watch }) {
     part("units").hidden = !view?.words;
     part("replay").hidden = part("small-charts").hidden = !isReplaying() || replay.snapshots.length === 0;
     if (!part("replay").hidden) player.show(replay, snapshot, selected);
-    modelMap.show(record && model?.run === value.run ? model : null, isOpenPart);
+    modelMap.show(record && model?.run === value.run && model.parts.length ? model : null, isOpenPart);
     showHead();
     selection.saveSoon(view);
   }
@@ -342,7 +344,8 @@ export function mount({ element, props, server, watch }) {
       endPlayback();
       preview = selected.row = selected.cell = null;
     }
-    if (value.asked && value.asked !== before?.asked && isReplaying() && !isFirst) select({ mode: "decode" });
+    if (value.only_replay) selected.mode = "replay";
+    else if (value.asked && value.asked !== before?.asked && isReplaying() && !isFirst) select({ mode: "decode" });
     followRun(value.run);
     show();
     refreshNow();

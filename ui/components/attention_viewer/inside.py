@@ -69,6 +69,8 @@ class PartRequest(WeightsRequest):
 def parts(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
     """Return the parts of a run's model, in the order of the computation, and its size in words."""
     run = runs[request.run]
+    if run.preset.is_watched:
+        return {"run": run.name, "size": run.preset.task.summary, "parts": []}
     return {"run": run.name, **_parts_of(run.preset, run.folder.pairs)}
 
 

@@ -9,6 +9,7 @@ import { storySections, storySentence } from "./cell_story.js";
 import { partSections } from "./part_view.js";
 
 const NO_STEP = "This run kept attention maps, but no weights. Choose “current decode” above to see the arithmetic.";
+const NO_MODEL = "The weights of this run are with the program that trains it, so its arithmetic cannot be shown.";
 
 /**
  * Make the panel in a viewer's elements. Returns { refresh(open), redraw }.
@@ -75,7 +76,7 @@ export function makePanel(part, { ask, jump }) {
       const { weightsSteps } = decode;
       if (weightsSteps?.length === 0) {
         key = "";
-        return say(NO_STEP);
+        return say(decode.withoutModel ? NO_MODEL : NO_STEP);
       }
       const step = weightsSteps && weightsSteps[nearestIndex(weightsSteps, decode.step)]; // few steps kept their weights
       const when = weightsSteps ? " · training step " + step : "";

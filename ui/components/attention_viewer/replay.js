@@ -34,7 +34,8 @@ export function applyUpdate(replay, update) {
   const { inputs, blocks, scored_block, scored_on, uniform_mass } = update;
   replay.facts = { inputs, blocks, scored_block, scored_on, uniform_mass };
   replay.weightsSteps = update.weights_steps;
-  replay.latest = { status: update.status, step: update.step, steps: update.steps, title: update.title, headline: update.headline };
+  replay.latest = { status: update.status, step: update.step, steps: update.steps, title: update.title, headline: update.headline,
+    watched: update.watched };
   return merged.points || merged.evaluations || kept.length !== snapshots.length || replay.snapshots.length !== snapshots.length
     || latest?.status !== update.status || latest?.steps !== update.steps;
 }
@@ -48,7 +49,7 @@ export function snapshotAt({ snapshots }, step) {
 export function recordAt({ facts, snapshots }, at, input) {
   const index = Math.min(input, (facts.inputs?.length ?? 0) - 1);
   const snapshot = snapshots[at];
-  if (!facts.inputs?.[index] || !snapshot) return null;
+  if (!facts.inputs?.[index] || !facts.blocks.length || !snapshot) return null;
   return {
     ...facts, ...facts.inputs[index], ...snapshot.outputs[index],
     attention_mass: snapshot.attention_mass, marks: snapshot.marks, step: snapshot.step,
@@ -64,8 +65,9 @@ export function reserveFor(replay, input, block) {
 }
 
 /** Why there is no map. */
-export function emptyText({ latest, snapshots }) {
+export function emptyText({ facts, latest, snapshots }) {
   if (!latest) return "Loading the replay.";
+  if (snapshots.length && facts.inputs?.length) return "This run has no attention maps; the line under the bar at the top says why.";
   if (snapshots.length) return "The attention maps of this model are too large to save at every evaluation. The charts above are complete.";
   if (!hasEnded(latest.status)) return "The replay starts with the first evaluation.";
   if (latest.status === "finished") return "This run was imported without the history of its training.";

@@ -43,6 +43,9 @@ function scoreLines({ snapshots, facts }) {
 const deciding = ({ latest, metrics }) =>
   (latest?.headline ?? []).find(({ measure }) => measure in metrics.evaluations && isMeasured(metrics, measure)) ?? { measure: "exact_match", name: "exact match" };
 
+/** What evaluations are of: a validation set, or the pairs that a user's own loop watches. */
+const evaluatedOn = (latest) => (latest?.watched ? "watched pairs" : "validation");
+
 /** Make the charts in a viewer's elements; `pick(step)` is called with a pressed training step. Returns { show }. */
 export function makeReplayCharts(element, pick) {
   const group = uniqueName("replay");
@@ -59,15 +62,15 @@ export function makeReplayCharts(element, pick) {
   };
 
   /** The values at a training step as text, by chart. */
-  function figuresAt(step, { metrics, snapshots, facts }, at, open, measure) {
+  function figuresAt(step, { metrics, snapshots, facts, latest }, at, open, measure) {
     const { points, evaluations } = metrics;
     const trained = points.loss[nearestIndex(points.step, step)];
     const evaluated = indexAtOrBefore(evaluations.step, step);
     const mass = open && snapshots[at].attention_mass?.[open.layer - 1]?.[open.head - 1];
     return {
-      loss: "train " + formatNumber(trained) + ", validation " + formatNumber(evaluations.loss[evaluated]),
+      loss: "train " + formatNumber(trained) + ", " + evaluatedOn(latest) + " " + formatNumber(evaluations.loss[evaluated]),
       accuracy: formatFigure({ measure, value: evaluations[measure][evaluated] })
-        + (measure === "exact_match" ? " of validation answers" : " on validation inputs"),
+        + (latest?.watched ? " on watched pairs" : measure === "exact_match" ? " of validation answers" : " on validation inputs"),
       scores: mass == null ? "" : "layer " + open.layer + " head " + open.head + ": " + mass.toFixed(2)
         + ", uniform attention: " + facts.uniform_mass.toFixed(2),
     };
@@ -86,6 +89,9 @@ export function makeReplayCharts(element, pick) {
         accuracy: { validation: { x: evaluations.step, y: measure === "bleu" ? evaluations.bleu.map(asShare) : evaluations[measure] } },
         scores: scoreLines(replay),
       };
+      const evaluated = { ...VALIDATION, label: evaluatedOn(replay.latest) };
+      charts.loss.setSeries([TRAIN, evaluated]);
+      charts.accuracy.setSeries([evaluated]);
       charts.scores.setSeries(scoreSeries(replay, open));
       const shared = {
         from: 0, to: Math.max(1, lastStep(points), lastStep(evaluations)), cursor: step, stops: snapshots.map((each) => each.step),

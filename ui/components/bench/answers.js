@@ -50,6 +50,7 @@ function makeAnswer(answer) {
 
 /** Why there are no answers yet. */
 function emptyText(snapshot) {
+  if (snapshot && feed.latest?.watched) return "The watched pairs have too many attention weights to save. Watch shorter pairs.";
   if (snapshot) return "This model's answers are saved with its maps, and those are too large. Open “Decode” for one input.";
   if (feed.loading) return "Loading …";
   if (feed.run === null) return "Choose a preset and press Train: the answers of the model appear here while it learns.";
@@ -65,10 +66,12 @@ export function answersPanel(part) {
   return () => {
     const snapshot = feed.shown;
     const answers = snapshot?.answers ?? [];
+    setText(part("answers-title"), feed.latest?.watched ? "What it predicts now" : "What it answers now");
     part("answers-hint").hidden = answers.length > 0;
     part("answers").hidden = !answers.length;
     setText(part("answers-hint"), answers.length ? "" : emptyText(snapshot));
-    setText(part("answers-when"), answers.length ? "weights of step " + snapshot.step.toLocaleString("en") : "");
+    const how = feed.latest?.watched ? "teacher-forced, step " : "weights of step ";
+    setText(part("answers-when"), answers.length ? how + snapshot.step.toLocaleString("en") : "");
     if (drawn === snapshot) return;
     drawn = snapshot;
     part("answers").replaceChildren(...answers.map(makeAnswer));

@@ -143,7 +143,7 @@ export function headsPanel(element, part) {
   function recordOf(snapshot) {
     const { source, tokens } = snapshot.answers[snapshot.input];
     const about = { axes: "", caption: "" };
-    return (snapshot.record ??= { ...snapshot, source: ["<BOS>", ...source, "<EOS>"], tokens, gold_cells: [], ablated: [], scored_on: "",
+    return (snapshot.record ??= { ...snapshot, source: snapshot.source ?? ["<BOS>", ...source, "<EOS>"], tokens, gold_cells: [], ablated: [], scored_on: "",
       blocks: snapshot.blocks.map((each) => ({ ...each, ...about })), model: feed.latest?.title + " after " + snapshot.step + " steps" });
   }
 
@@ -184,6 +184,7 @@ export function headsPanel(element, part) {
   }
 
   function emptyText(snapshot) {
+    if (snapshot && feed.latest?.watched) return "No attention was seen; the line under the bar at the top says why.";
     if (snapshot) return "The maps of this model are too large to save at every evaluation. Open “Look inside” for those of one input.";
     if (feed.loading) return "Loading …";
     if (feed.run === null) return "The attention heads appear here while the model learns.";

@@ -20,7 +20,7 @@ const BLOCK_NAMES = { cross: "cross-attention", decoder: "decoder self-attention
 const CHARTS = [
   { measure: "gradient_norm", title: "Gradient norm by part", caption: "before clipping, of the update before each evaluation", log: true },
   { measure: "update_size", title: "Update size by part", caption: "norm of the change ÷ norm of the weights; around 0.001 is usual", log: true },
-  { measure: "perplexity", title: "Perplexity", caption: "exp of the validation loss; 1 is perfect", log: true },
+  { measure: "perplexity", title: "Perplexity", caption: "exp of the loss of each evaluation; 1 is perfect", log: true },
   { measure: "layer_rms", title: "Size of each layer’s output", caption: "root mean square of the residual stream after the layer" },
   { measure: "entropy_share", title: "Entropy of heads", caption: "0: all attention on one token · 1: uniform attention", fixed: [0, 1], of: "head" },
   { measure: "distance", title: "Attention distance of heads", caption: "tokens between query and key, weighted by attention", of: "head" },

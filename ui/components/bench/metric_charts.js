@@ -22,8 +22,9 @@ const CHRF = { measure: "chrf", name: "chrF" };
 const EXACT_MATCH = { measure: "exact_match", name: "exact match" };
 const SCORES = ["bleu", "chrf"]; // of 0 to 100
 const TITLES = { bleu: "Translation quality", error_rate: "Error rate", token_error_rate: "Error rate" };
-const TERMS = { exact_match: "exact match", error_rate: "error rate", token_error_rate: "token error rate" }; // in the glossary
-const isShare = ({ measure }) => measure !== "perplexity"; // which has no place on an axis from 0 to 1
+const TERMS = { token_accuracy: "token accuracy", exact_match: "exact match", error_rate: "error rate", token_error_rate: "token error rate" }; // in the glossary
+const isShare = ({ measure }) => measure !== "perplexity" // which has no place on an axis from 0 to 1
+  && measure !== "token_accuracy"; // which has a line of its own
 const LABELS = { exact_match: "whole answers" }; // of other measures their name
 const OWN_LOSS = { key: "own", label: "validation, own output", color: "--validation", width: 1.6, dash: [5, 4] };
 
@@ -63,10 +64,14 @@ export function metricCharts(element, part) {
     norm: chart("norm", { label: "Gradient norm by training step", series: [{ key: "norm", label: "gradient norm", color: "--train", width: 1 }] }),
   };
 
+  /** What evaluations are of: a validation set, or the pairs that a user's own loop watches. */
+  const evaluatedOn = () => (feed.latest?.watched ? "watched pairs" : "validation");
+  const lossSeries = () => LOSS_SERIES.map((each) => (each.key === "validation" ? { ...each, label: evaluatedOn() } : each));
+
   function readText(name, values) {
     const number = (key) => formatNumber(values[key]);
     const texts = {
-      loss: () => "train " + number("raw") + ", validation " + number("validation")
+      loss: () => "train " + number("raw") + ", " + evaluatedOn() + " " + number("validation")
         + (values.own == null ? "" : ", own output " + number("own")),
       accuracy: () => [...shown.filter(isShare).map(({ measure, name }) => (LABELS[measure] ?? name) + " "
         + (SCORES.includes(measure) ? scoreText(values[measure]) : formatPercent(values[measure]))), "tokens " + formatPercent(values.tokens),
@@ -129,7 +134,9 @@ export function metricCharts(element, part) {
     const waiting = feed.loading ? "loading" : feed.run === null ? "no run yet" : isActive() ? "waiting for the first step" : "nothing recorded";
     const empty = (columns) => (columns.step.length ? "" : waiting);
     const hasOwnLoss = isMeasured(feed.metrics, "free_running_loss");
-    charts.loss.setSeries(hasOwnLoss ? [...LOSS_SERIES, OWN_LOSS] : LOSS_SERIES);
+    charts.loss.setSeries(hasOwnLoss ? [...lossSeries(), OWN_LOSS] : lossSeries());
+    setText(part("validation-name"), evaluatedOn());
+    part("loss-now").dataset.term = evaluatedOn() + " loss";
     part("own-loss-key").hidden = !hasOwnLoss;
     charts.loss.setData({
       ...range, cursor, note: empty(points), marks: best == null ? [] : [{ x: best, label: "best" }],
@@ -148,6 +155,7 @@ export function metricCharts(element, part) {
       lines: Object.fromEntries(Object.entries(answers).map(([key, y]) => [key, line(evaluations.step, y)])),
     });
     if (part("rates").open) {
+      setText(part("norm-when"), feed.latest?.watched ? "when the step was recorded" : "before clipping");
       charts.rate.setData({ ...range, cursor, note: empty(points), marks: [], lines: { rate: line(points.step, points.learning_rate) } });
       charts.norm.setData({ ...range, cursor, note: empty(points), marks: [], lines: { norm: line(points.step, points.gradient_norm) } });
     }

@@ -25,6 +25,9 @@ export function metricsTable(element, part) {
     const notes = [feed.latest?.without_bleu];
     if (!rows.length) notes.push("No evaluation yet.");
     if (rows.length > MAX_ROWS) notes.push("The last " + MAX_ROWS + " of " + rows.length + " evaluations; the CSV file has all.");
+    const term = (feed.latest?.watched ? "watched pairs" : "validation") + " loss";
+    setText(part("evaluated-loss"), term);
+    part("evaluated-loss").dataset.term = term;
     setText(part("table-note"), notes.filter(Boolean).join(" "));
     element.querySelector("tbody").replaceChildren(...rows.slice(-MAX_ROWS).map((row) =>
       make("tr", {}, ...row.map((value, at) => make("td", {}, formats[at](value))))));

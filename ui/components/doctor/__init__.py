@@ -59,6 +59,8 @@ class Doctor:
         return value | {"training": is_training, "title": run.title}
 
     def _examination(self, run: Run, is_training: bool) -> Examination:
+        if run.preset.is_watched:
+            return run.examination
         if is_training and (cached := self._cache.get(run.name)) and cached.is_recent:
             return cached.examination
         started = time.monotonic()

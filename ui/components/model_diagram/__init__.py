@@ -50,7 +50,12 @@ def model_diagram() -> gr.HTML:
 
 def model_diagram_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
     """Return the diagram of a run's model as the component's value."""
-    return {"columns": []} if run is None else diagram_of(runs[run].preset, runs[run].folder.pairs)
+    if run is None:
+        return {"columns": []}
+    preset = runs[run].preset
+    if preset.is_watched:
+        return {"columns": [], "missing": f"{preset.task.summary}: its modules are not here."}
+    return diagram_of(preset, runs[run].folder.pairs)
 
 
 @lru_cache(64)

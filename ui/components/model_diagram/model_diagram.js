@@ -25,11 +25,11 @@ export function mount({ element, trigger, props, watch }) {
   }
 
   function show() {
-    const { columns = [], parameters = 0, batch = 0 } = props.value ?? {};
+    const { columns = [], parameters = 0, batch = 0, missing = "" } = props.value ?? {};
     setText(part("about"), columns.length
       ? parameters.toLocaleString("en") + " parameters. Shapes are those of a training batch of " + batch + ": batch × tokens × features; "
         + "attention weights: batch × heads × queries × keys. Press an attention block to see its heads."
-      : "No run yet. Train one: its modules appear here.");
+      : missing || "No run yet. Train one: its modules appear here.");
     const blocks = columns.flatMap(({ parts }) => parts.flatMap(({ inner }) => inner.map(({ block }) => block)));
     const link = blocks.includes("cross") ? "encoder output → keys and values of each cross-attention"
       : blocks.includes("decoder") ? "processed by the same layers, before the output"

@@ -12,7 +12,7 @@ from core.models.seq2seq import Block
 from core.runs import ACTIVE, RunError
 from core.server.access import VisitorRuns
 from core.text.vocab import BOS, EOS
-from ui.attention_blocks import BLOCK_NAMES, columns_of, source_block
+from ui.attention_blocks import BLOCK_NAMES, columns_of_maps, source_block
 from ui.components.attention_viewer import encoded
 from ui.components.class_board import class_functions, nickname_of
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
@@ -94,14 +94,15 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
     mine = runs.is_mine(request.run) and not info.shipped
     about = {
         "task": task.summary,
+        "watched": run.preset.is_watched,
         "without_bleu": info.without_bleu,
         "overfitting": run.history.overfitting(info.best_step),
         "shipped": info.shipped,
         "preset": run.preset.name,
         "student": "" if mine or info.shipped else nickname_of(runs, request.run),
-        "trained_here": mine and info.status == "finished" and info.step > 0,
-        "stoppable": mine and info.status in STOPPABLE,
-        "resumable": mine and info.status in RESUMABLE,
+        "trained_here": mine and info.status == "finished" and info.step > 0 and run.has_weights,
+        "stoppable": mine and info.status in STOPPABLE and not run.preset.is_watched,
+        "resumable": mine and info.status in RESUMABLE and not run.preset.is_watched,
     }
     snapshots = _new_snapshots(run.replay.snapshots(), request, task.has_subwords)
     return progress | about | {"snapshots": snapshots}
@@ -160,7 +161,7 @@ def snapshot_value(
         return {"step": snapshot.step, "answers": [], "blocks": [], "maps": {}, "attention_mass": None}
     index = min(shown_input, len(snapshot.outputs) - 1)
     maps = snapshot.outputs[index].maps
-    blocks = [each for each in BLOCK_NAMES if each in maps]
+    blocks, columns = [each for each in BLOCK_NAMES if each in maps], columns_of_maps(snapshot.outputs[index])
     return {
         "step": snapshot.step,
         "answers": [
@@ -168,13 +169,14 @@ def snapshot_value(
             for each, output in zip(snapshot.inputs, snapshot.outputs, strict=True)
         ],
         "input": index,
-        "read": [BOS, *snapshot.outputs[index].tokens[:-1]],
+        "source": list(snapshot.inputs[index].source),
+        "read": list(snapshot.outputs[index].read),
         "blocks": [
             {
                 "block": each,
                 "name": BLOCK_NAMES[each],
                 "layers": maps[each].shape[0],
-                "columns": columns_of(each, blocks),
+                "columns": columns[each],
             }
             for each in blocks
         ],
@@ -191,7 +193,7 @@ def snapshot_value(
 def _answer(given: SnapshotInput, output: SnapshotOutput, *, subwords: bool) -> dict[str, Any]:
     answer = {
         "source": list(given.symbols),
-        "expected": [*given.expected, EOS] if given.expected else None,
+        "expected": list(given.answer) or None,
         "tokens": list(output.tokens),
     }
     if not subwords:
@@ -207,7 +209,7 @@ def _words(given: SnapshotInput, output: SnapshotOutput) -> dict[str, Any]:
 
 def _shown_blocks(maps: dict[Block, PackedMaps], block: str) -> list[Block]:
     blocks = [each for each in BLOCK_NAMES if each in maps]
-    if block in maps:
+    if block in maps or not maps:
         return [each for each in blocks if each == block]
     layers, heads = maps[source_block(blocks)].shape[:2]
     return blocks if block == "all" or layers * heads < MIN_HEADS else [source_block(blocks)]

@@ -61,18 +61,21 @@ export function mount({ element, trigger, props, server, watch }) {
     part("state").hidden = !latest;
     showProblem();
     part("stop").disabled = !latest?.stoppable;
-    part("stop").hidden = Boolean(latest?.resumable);
+    part("stop").hidden = Boolean(latest?.resumable || latest?.watched);
     part("resume").hidden = !latest?.resumable;
     if (!latest) return;
     setText(part("status"), latest.status === "training" ? "" : statusText(latest));
     part("status").title = part("status").textContent;
     part("progress").hidden = part("steps").hidden = part("rate").hidden = latest.status === "finished";
-    part("progress").max = Math.max(1, latest.steps);
+    const planned = latest.steps; // null if it is not known
+    if (planned === null) part("progress").hidden = true;
+    part("progress").max = Math.max(1, planned ?? latest.step);
     part("progress").value = latest.step;
     const steps = part("steps");
-    if (steps.dataset.text !== latest.step + "/" + latest.steps) {
-      steps.dataset.text = latest.step + "/" + latest.steps;
-      steps.replaceChildren(latest.step.toLocaleString("en"), make("span", { class: "of" }, " / " + latest.steps.toLocaleString("en")));
+    if (steps.dataset.text !== latest.step + "/" + planned) {
+      steps.dataset.text = latest.step + "/" + planned;
+      const of = planned === null ? " steps" : " / " + planned.toLocaleString("en");
+      steps.replaceChildren(latest.step.toLocaleString("en"), make("span", { class: "of" }, of));
     }
     setText(part("rate"), active ? rateText(latest) : "");
   }

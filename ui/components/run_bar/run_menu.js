@@ -18,7 +18,7 @@ export function runMenu({ element, server, pick, gone, renamed }) {
   // ---- the list ----
 
   function stateText(run) {
-    const words = { queued: "queued", training: "training " + run.step + " / " + run.steps, stopping: "stopping",
+    const words = { queued: "queued", training: "training " + run.step + (run.steps ? " / " + run.steps : ""), stopping: "stopping",
       stopped: "stopped at " + run.step, interrupted: "interrupted at " + run.step, failed: "failed",
       finished: formatResult(run) || (run.step ? "finished" : "imported") };
     return (run.shipped ? "example · " : run.shared ? "shared · " : "") + (words[run.status] ?? run.status);

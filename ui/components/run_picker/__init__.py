@@ -36,6 +36,8 @@ def runs_by_task(runs: VisitorRuns, _: Request | None = None) -> dict[str, Any]:
     by_task: dict[tuple, list[Run]] = {}
     for name in runs.readable_names(MAX_LISTED_RUNS):
         run = runs[name]
+        if run.preset.is_watched:  # there is nothing here to decode and compare
+            continue
         by_task.setdefault(held_out_key(run.preset.task), []).append(run)
     return {
         "tasks": [

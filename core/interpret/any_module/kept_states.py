@@ -1,8 +1,11 @@
-"""Run a model in another precision for a while, and leave it as it was."""
+"""Run a user's model for a while, in evaluation mode or another precision, and leave it as it was."""
 
+import random
+import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -10,9 +13,9 @@ from torch import nn
 @contextmanager
 def modules_kept(model: nn.Module | None) -> Iterator[None]:
     """Restore a model's parameters, buffers, attributes and modes after the block."""
-    modules = list(model.modules()) if model else []
+    modules = list(model.modules()) if model is not None else []
     kept = [(each, dict(vars(each)), dict(each._parameters), dict(each._buffers)) for each in modules]
-    tensors = [(each, each.data, each.grad) for each in (model.parameters() if model else ())]
+    tensors = [(each, each.data, each.grad) for each in (model.parameters() if model is not None else ())]
     try:
         yield
     finally:
@@ -27,6 +30,46 @@ def modules_kept(model: nn.Module | None) -> Iterator[None]:
             parameter.grad = None
             parameter.data = data
             parameter.grad = grad
+
+
+@contextmanager
+def random_states_kept(devices: list[int]) -> Iterator[None]:
+    """Restore the random generators of PyTorch, Python and NumPy after the block.
+
+    Args:
+        devices: indices of the GPUs whose generators are restored too.
+    """
+    python, numpy = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+
+
+@contextmanager
+def examined(model: nn.Module | None) -> Iterator[None]:
+    """Put a model into evaluation mode inside the block; its modes and the random generators are restored.
+
+    PyTorch's fused encoder layers are turned off: they remove PAD, and the decoder's mask would no longer fit. Models
+    that ``torch.compile`` has compiled run as they are written, so that their calls are seen.
+    """
+    fused = torch.backends.mha.get_fastpath_enabled()
+    gpus = sorted({each.device.index for each in model.parameters() if each.is_cuda}) if model is not None else []
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with random_states_kept(gpus), modules_kept(model), _without_compiler():
+            if model is not None:
+                model.eval()
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _without_compiler() -> AbstractContextManager[object]:
+    has_compiled = "torch._dynamo" in sys.modules  # which takes a second to import
+    return torch.compiler.set_stance("force_eager") if has_compiled else nullcontext()
 
 
 @contextmanager

@@ -14,9 +14,6 @@ from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.hooks import Hook, hooks
 from core.models.seq2seq import Block
 
-ROUNDING = 1e-9  # of equal weights
-VISIBLE = 1e-6  # a smaller weight is rounding, or a mask of -10,000
-
 _ARGUMENTS = inspect.signature(nn.MultiheadAttention.forward)
 
 
@@ -72,60 +69,21 @@ class AttentionCall:
         return self.mask.expand_as(self.weights)
 
 
-@dataclass(frozen=True)
-class Ahead:
-    """How the decoder's self-attention is spread.
-
-    Attributes:
-        later, earlier: the mean weights on later and on earlier tokens.
-        reach: the largest distance at which a later token has any.
-        is_uniform: whether every position that attends to later tokens attends to all tokens alike, as it does where a
-            mask of large negative scores hides all of them.
-    """
-
-    later: float
-    earlier: float
-    reach: int
-    is_uniform: bool
-
-
-def attention_ahead(calls: list[AttentionCall]) -> Ahead | None:
-    """Return how the decoder's self-attention is spread; None without such calls."""
-    maps = [_finite(call)[..., -call.weights.shape[-2] :] for call in calls if call.block == "decoder"]
-    if not maps:
-        return None
-    later, earlier = (
-        sum(part(each, by).sum(dim=-1).mean().item() for each in maps) / len(maps)
-        for part, by in ((torch.triu, 1), (torch.tril, -1))
-    )
-    reach = [
-        at for each in maps for at in range(1, each.shape[-1]) if bool((each.diagonal(at, -2, -1) > VISIBLE).any())
-    ]
-    leaking = [each[(each.triu(1) > VISIBLE).any(dim=-1)] for each in maps]  # rows (N, T)
-    is_uniform = all(bool((rows.amax(dim=-1) - rows.amin(dim=-1) < ROUNDING).all()) for rows in leaking)
-    return Ahead(later, earlier, max(reach, default=0), is_uniform)
-
-
-def attention_to_end(calls: list[AttentionCall], length: int, num_last: int) -> dict[Block, float]:
-    """Return each block's mean fraction of attention on the last source tokens, maximum over its calls.
+def blocks_by_shape(num_src: int, num_tgt: int | None) -> dict[tuple[int, int], Block]:
+    """Return the blocks by the numbers of their queries and keys; those of equal shape are the last one's.
 
     Args:
-        length: of the source.
-        num_last: number of tokens at its end.
+        num_src, num_tgt: tokens of source and decoder input; None for a language model, all of whose tokens are
+            ``num_src``.
     """
-    masses: dict[Block, float] = {}
-    for call in calls:
-        num_queries, num_keys = call.weights.shape[-2:]
-        reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
-        if call.block and reads_source:  # a decoder that reads the source has it before the target
-            mass = _finite(call)[..., length - num_last : length].sum(dim=-1).mean().item()
-            masses[call.block] = max(mass, masses.get(call.block, 0.0))
-    return masses
-
-
-def _finite(call: AttentionCall) -> torch.Tensor:
-    """Return the weights of a call, with 0 in rows that are NaN, as PyTorch's are where nothing may be attended to."""
-    return call.weights.nan_to_num(0.0)
+    if num_tgt is None:
+        return {(num_src, num_src): "decoder"}
+    return {
+        (num_src, num_src): "encoder",
+        (num_tgt, num_tgt): "decoder",
+        (1, num_src): "cross",  # a step of a recurrent decoder
+        (num_tgt, num_src): "cross",
+    }
 
 
 @torch.no_grad()
@@ -146,20 +104,16 @@ def record_lab_attention(
 
 @torch.no_grad()
 def record_torch_attention(
-    model: nn.Module, run: Callable[[], object], *, src_length: int, tgt_length: int
+    model: nn.Module, run: Callable[[], object], *, src_length: int, tgt_length: int | None
 ) -> list[AttentionCall]:
     """Return every call of an ``nn.MultiheadAttention`` of a model while ``run`` calls it.
 
     The modules return the weights of each head, whatever the model requests; their outputs are unchanged.
 
     Args:
-        src_length, tgt_length: of source and decoder input; they must differ, to distinguish the blocks.
+        src_length, tgt_length: see ``blocks_by_shape``; they must differ, to distinguish the blocks.
     """
-    blocks: dict[tuple[int, int], Block] = {
-        (src_length, src_length): "encoder",
-        (tgt_length, tgt_length): "decoder",
-        (tgt_length, src_length): "cross",
-    }
+    blocks = blocks_by_shape(src_length, tgt_length)
     calls: list[AttentionCall] = []
 
     def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from core.models.seq2seq import Block
-from core.teaching.doctor.attention_calls import AttentionCall
+from core.interpret.any_module.attention_calls import AttentionCall, blocks_by_shape
 
 PRODUCTS = ("matmul", "bmm", "einsum")
 REARRANGING = {  # results have the numbers of the first argument, in another order or number
@@ -32,21 +31,21 @@ class FunctionCalls(TorchFunctionMode):
         attention: calls of softmax over scores of queries and keys, and of ``scaled_dot_product_attention``.
         dropout: the active calls of dropout, as they would be written.
         dtypes: the floating-point types of the results.
+        others: calls of softmax whose weights have the shape of no block, as they would be written.
+
+    Args:
+        src: (B, S) int64.
+        tgt_in: (B, T) int64; None for a language model, whose ids are ``src``.
     """
 
-    def __init__(self, src: torch.Tensor, tgt_in: torch.Tensor) -> None:
+    def __init__(self, src: torch.Tensor, tgt_in: torch.Tensor | None) -> None:
         super().__init__()
         self.attention: list[AttentionCall] = []
         self.dropout: list[str] = []
         self.dtypes: set[torch.dtype] = set()
-        self._batch, num_src = src.shape
-        num_tgt = tgt_in.shape[1]
-        self._blocks: dict[tuple[int, int], Block] = {
-            (num_src, num_src): "encoder",
-            (num_tgt, num_tgt): "decoder",
-            (num_tgt, num_src): "cross",
-            (1, num_src): "cross",  # a step of a recurrent decoder
-        }
+        self.others: list[str] = []
+        self._batch = len(src)
+        self._blocks = blocks_by_shape(src.shape[1], None if tgt_in is None else tgt_in.shape[1])
         self._factors: dict[int, tuple[torch.Tensor, float]] = {}  # since a linear layer; keeps the tensor, for its id
         self._products: list[_Product] = []
 
@@ -60,7 +59,7 @@ class FunctionCalls(TorchFunctionMode):
         if name == "softmax":
             self._softmax(args[0] if args else given["input"], result)
         elif name == "scaled_dot_product_attention":
-            self._fused(*args[:3], **given)
+            self._fused(*args, **given)
         elif name == "dropout" and isinstance(result, torch.Tensor):
             self._dropout(*args[1:], **given)
         elif name == "linear":
@@ -114,8 +113,8 @@ class FunctionCalls(TorchFunctionMode):
     ) -> None:
         if dropout_p:
             self.dropout.append(f"scaled_dot_product_attention(dropout_p={dropout_p:g})")
-        if key.shape[1] != query.shape[1]:
-            return  # keys shared by heads
+        if key.shape[1] != query.shape[1]:  # shared by several heads
+            key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
         raw = query @ key.mT
         scores = raw * (query.shape[-1] ** -0.5 if scale is None else scale)
         if is_causal:
@@ -141,9 +140,8 @@ class FunctionCalls(TorchFunctionMode):
         if weights.ndim == 2:
             weights = weights[:, None]
         block = self._blocks.get((weights.shape[-2], weights.shape[-1])) if weights.ndim > 2 else None
-        if block is None:
-            return
-        if weights.ndim == 3 and len(weights) % self._batch:
+        if block is None or (weights.ndim == 3 and len(weights) % self._batch):
+            self.others.append(f"{name} {tuple(weights.shape)}")
             return
         weights = weights.reshape(self._batch, -1, *weights.shape[-2:])
         self.attention.append(

@@ -1,0 +1,119 @@
+"""How a user's model is called: with ids as its own layout has them, by position, or by the names of Hugging Face."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from core.storage.errors import InputError
+
+Forward = Callable[..., Any]
+
+
+class ModelOutputError(InputError):
+    """A model does not return logits; the message says what it returns, as a sentence."""
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """Calls a model with batch-first ids: ``forward(src, tgt_in)``, or ``forward(ids)`` of a language model.
+
+    Attributes:
+        forward: an ``nn.Module`` or a function. If it has the arguments ``input_ids`` and ``decoder_input_ids``, it is
+            called by these names.
+        batch_first: False if its ids are (S, B) and (T, B), and its logits (T, B, V).
+        src_pad: id of PAD in sources, for the attention mask of models called by name; None passes no mask.
+    """
+
+    forward: Forward
+    batch_first: bool = True
+    src_pad: int | None = None
+
+    def output(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> Any:
+        """Return what the model returns.
+
+        Args:
+            src: (B, S) int64; of a language model its ids.
+            tgt_in: (B, T) int64; None calls the model with ``src`` alone.
+        """
+        given = self.turned(src)
+        if tgt_in is None:
+            return self.forward(given)
+        target = self.turned(tgt_in)
+        if takes_names(self.forward):
+            mask = {} if self.src_pad is None else {"attention_mask": (given != self.src_pad).long()}
+            return self.forward(input_ids=given, **mask, decoder_input_ids=target)
+        return self.forward(given, target)
+
+    def logits(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the logits (B, T, V) float, in the precision that the model returns.
+
+        Raises:
+            ModelOutputError: the model does not return logits of this shape.
+        """
+        output = logits_of(self.output(src, tgt_in))
+        logits, read = self.turned(output), src if tgt_in is None else tgt_in
+        if logits.shape[:2] != read.shape:
+            expected = "(B, T, V)" if self.batch_first else "(T, B, V)"
+            name = "ids" if tgt_in is None else "a decoder input"
+            is_last_only = logits.shape[:2] == (len(read), 1)
+            hint = (
+                "Pass a function that returns those of all positions, and model=."
+                if is_last_only
+                else "See batch_first."
+            )
+            raise ModelOutputError(
+                f"forward returns logits of shape {tuple(output.shape)} for {name} of shape "
+                f"{tuple(self.turned(read).shape)}; they must be {expected}. {hint}"
+            )
+        return logits
+
+    def turned(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Convert a tensor from the model's layout to batch first, or back."""
+        return tensor if self.batch_first else tensor.transpose(0, 1)
+
+
+def module_of(forward: Forward, model: nn.Module | None = None) -> nn.Module | None:
+    """Return the module with the parameters: ``model``, or ``forward`` if it is one or a method of one."""
+    owner = getattr(forward, "__self__", None)  # of a bound method, such as model.forward
+    return next((each for each in (model, forward, owner) if isinstance(each, nn.Module)), None)
+
+
+def takes_names(forward: Forward) -> bool:
+    """Whether a model has the arguments of Hugging Face's sequence-to-sequence models."""
+    try:
+        function = forward.forward if isinstance(forward, nn.Module) else forward
+        return {"input_ids", "decoder_input_ids"} <= set(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return False
+
+
+def logits_of(output: Any) -> torch.Tensor:
+    """Return the logits in a model's result: a tensor, the first of a tuple, or its ``logits``."""
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    logits = logits[0] if isinstance(logits, tuple | list) and logits else logits
+    if not isinstance(logits, torch.Tensor) or logits.ndim != 3 or not logits.is_floating_point():
+        raise ModelOutputError(f"forward returns {described(output)}; it must return logits (B, T, V).")
+    return logits
+
+
+def checked_ids(name: str, ids: Any) -> torch.Tensor:
+    """Return ids, named in the message, if they are (B, T) integers; InputError otherwise."""
+    if not is_ids(ids) or not ids.numel():
+        raise InputError(f"{name} is {described(ids)}; it must be a tensor (B, T) int64 with at least one pair")
+    return ids
+
+
+def is_ids(value: Any) -> bool:
+    """Whether a value is a matrix of ids."""
+    return isinstance(value, torch.Tensor) and value.ndim == 2 and value.dtype in (torch.int64, torch.int32)
+
+
+def described(value: Any) -> str:
+    """Return the shape and type of a tensor, or the type of another value, with an article."""
+    if isinstance(value, torch.Tensor):
+        return f"a tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    return f"a {type(value).__name__}"

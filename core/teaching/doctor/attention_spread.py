@@ -1,0 +1,67 @@
+"""How a model's attention is spread: over later tokens, and over the end of the source."""
+
+from dataclasses import dataclass
+
+import torch
+
+from core.interpret.any_module.attention_calls import AttentionCall
+from core.models.seq2seq import Block
+
+ROUNDING = 1e-9  # of equal weights
+VISIBLE = 1e-6  # a smaller weight is rounding, or a mask of -10,000
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """How the decoder's self-attention is spread.
+
+    Attributes:
+        later, earlier: the mean weights on later and on earlier tokens.
+        reach: the largest distance at which a later token has any.
+        is_uniform: whether every position that attends to later tokens attends to all tokens alike, as it does where a
+            mask of large negative scores hides all of them.
+    """
+
+    later: float
+    earlier: float
+    reach: int
+    is_uniform: bool
+
+
+def attention_ahead(calls: list[AttentionCall]) -> Ahead | None:
+    """Return how the decoder's self-attention is spread; None without such calls."""
+    maps = [_finite(call)[..., -call.weights.shape[-2] :] for call in calls if call.block == "decoder"]
+    if not maps:
+        return None
+    later, earlier = (
+        sum(part(each, by).sum(dim=-1).mean().item() for each in maps) / len(maps)
+        for part, by in ((torch.triu, 1), (torch.tril, -1))
+    )
+    reach = [
+        at for each in maps for at in range(1, each.shape[-1]) if bool((each.diagonal(at, -2, -1) > VISIBLE).any())
+    ]
+    leaking = [each[(each.triu(1) > VISIBLE).any(dim=-1)] for each in maps]  # rows (N, T)
+    is_uniform = all(bool((rows.amax(dim=-1) - rows.amin(dim=-1) < ROUNDING).all()) for rows in leaking)
+    return Ahead(later, earlier, max(reach, default=0), is_uniform)
+
+
+def attention_to_end(calls: list[AttentionCall], length: int, num_last: int) -> dict[Block, float]:
+    """Return each block's mean fraction of attention on the last source tokens, maximum over its calls.
+
+    Args:
+        length: of the source.
+        num_last: number of tokens at its end.
+    """
+    masses: dict[Block, float] = {}
+    for call in calls:
+        num_queries, num_keys = call.weights.shape[-2:]
+        reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
+        if call.block and reads_source:  # a decoder that reads the source has it before the target
+            mass = _finite(call)[..., length - num_last : length].sum(dim=-1).mean().item()
+            masses[call.block] = max(mass, masses.get(call.block, 0.0))
+    return masses
+
+
+def _finite(call: AttentionCall) -> torch.Tensor:
+    """Return the weights of a call, with 0 in rows that are NaN, as PyTorch's are where nothing may be attended to."""
+    return call.weights.nan_to_num(0.0)
