@@ -13,9 +13,8 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config.sections import TransformerConfig
-from core.models.positions import sinusoidal_positions
 from core.models.transformer import Transformer
-from core.runs.model_files import ModelImportError, read_json, read_weights
+from core.runs.model_files import ModelImportError, is_sinusoidal, read_json, read_weights
 from core.runs.tokenizer_files import NamedVocabulary, bart_tokenizer, id_tokenizer, marian_tokenizers
 from core.text.subwords import SubwordTokenizers
 from core.text.vocab import BOS_ID
@@ -293,9 +292,9 @@ def validated(options: dict[str, Any]) -> TransformerConfig:
 
 def _has_sines(theirs: _HuggingFaceConfig, state: Mapping[str, torch.Tensor]) -> bool:
     """Whether the stored positions, if any, are Marian's sines."""
-    sines = sinusoidal_positions(theirs.max_position_embeddings, theirs.d_model, in_halves=True)
+    shape = theirs.max_position_embeddings, theirs.d_model
     tables = [state[name] for side in ("encoder", "decoder") if (name := _POSITIONS.format(side)) in state]
-    return all(each.shape == sines.shape and torch.allclose(each, sines, atol=1e-4) for each in tables)
+    return all(tuple(each.shape) == shape and is_sinusoidal(each, in_halves=True) for each in tables)
 
 
 def _tying(

@@ -8,6 +8,7 @@ cannot be resumed: what it was trained on is unknown. A new run on own pairs can
 import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from core.config import MAX_NAME_LENGTH, Preset, parse_preset, preset_to_yaml
@@ -17,7 +18,7 @@ from core.runs.hugging_face import ImportedModel, read_folder
 from core.runs.info import RunInfo
 from core.runs.model_files import ModelImportError, read_state_dict
 from core.runs.names import Naming
-from core.runs.torch_transformer import parse_mapping, propose, read_mapping, read_torch_model
+from core.runs.torch_transformer import parse_mapping, propose, read_mapping, read_torch_model, unsaid
 from core.storage.tensor_file import serialize
 from core.tasks import build_task
 from core.tasks.ingest import ingest_pairs, read_pairs
@@ -76,8 +77,11 @@ def _read(source: Path, mapping: Path | str | None) -> ImportedModel:
         state = read_state_dict(source)
         if isinstance(mapping, str):
             return read_torch_model(parse_mapping(mapping), state, folder=source.parent)
-        chosen = read_mapping(mapping) if mapping else propose(state)
-        return read_torch_model(chosen, state, folder=(mapping or source).parent)
+        if mapping:
+            return read_torch_model(read_mapping(mapping), state, folder=mapping.parent)
+        proposed = propose(state)
+        model = read_torch_model(proposed, state, folder=source.parent)
+        return replace(model, notes=(unsaid(proposed), *model.notes))
     if mapping is not None:
         label = mapping.name if isinstance(mapping, Path) else "…"
         raise ModelImportError(f"mapping={label}: only a file with a state dict has a mapping, not a folder")

@@ -5,11 +5,12 @@ are taken from it; ``core.text.subwords`` checks them and builds SentencePiece's
 """
 
 import json
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -19,6 +20,8 @@ from core.text.subwords import NUM_BYTES, WORD_START, Normalization, SubwordErro
 MODELS, VOCABULARY, TARGET_VOCABULARY = ("source.spm", "target.spm"), "vocab.json", "target_vocab.json"
 MERGES, TOKENIZER = "merges.txt", "tokenizer.json"
 UNKNOWN = "<unk>"
+VISIBLE_SPACE = "␣"  # in a token that has a space, where text is split at spaces
+_BRACKETED = re.compile(r"<.+>|\[.+\]")
 _MAX_FILE_BYTES = 32 * 1024**2
 _NORMAL, _UNK, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # SentencePiece.Type
 _ALGORITHMS = {1: "unigram", 2: "bpe"}  # TrainerSpec.ModelType
@@ -71,28 +74,56 @@ def id_tokenizer(ids: Sequence[int], *, has_unk: bool = False) -> SubwordTokeniz
 
 
 def word_tokenizer(file: Path, size: int, ids: Sequence[int], *, has_unk: bool) -> SubwordTokenizer:
-    """Return the tokenizer of a model whose tokens are the lines of a file, by id; text is split at spaces.
+    """Return the tokenizer of a model whose tokens are the lines of a file, by id; see ``named_tokenizer``.
 
     Args:
         size: tokens of the vocabulary.
         ids: of the tokens after the special ones, in the order of the model.
 
     Raises:
-        SubwordError: the file cannot be read, or has another number of lines, a line with a space, or one twice.
+        SubwordError: the file cannot be read, or has another number of lines, an empty line, or one twice.
     """
-    lines = _read(file).decode(errors="replace").splitlines()
-    if len(lines) != size:
-        raise SubwordError(f"{file.name} has {len(lines):,} lines; the model has {size:,} tokens")
+    lines = _read(file).decode(errors="replace").removesuffix("\n").split("\n")  # others separate no lines here
+    return named_tokenizer([line.removesuffix("\r") for line in lines], size, ids, has_unk=has_unk, label=file.name)
+
+
+def named_tokenizer(
+    names: Sequence[str], size: int, ids: Sequence[int], *, has_unk: bool, label: str
+) -> SubwordTokenizer:
+    """Return the tokenizer of a model whose tokens have these names, by id.
+
+    Text is split at spaces, and a space within a token is typed as ``␣``. It is split into characters if the tokens are
+    characters and the space is one of them; names in angle or square brackets do not count.
+
+    Raises:
+        SubwordError: there are not ``size`` names; one is empty or occurs twice.
+    """
+    if len(names) != size:
+        raise SubwordError(f"{label} has {len(names):,} lines; the model has {size:,} tokens")
+    tokens = [names[index] for index in ids]
+    plain = [token for token in tokens if not _BRACKETED.fullmatch(token)]
     try:
-        return _words([lines[index] for index in ids], has_unk=has_unk)
+        if " " in plain and all(len(token) == 1 for token in plain):
+            return _without_scores("characters", [WORD_START if each == " " else each for each in tokens], has_unk)
+        return _words([token.replace(" ", VISIBLE_SPACE) for token in tokens], has_unk=has_unk)
     except ValidationError as error:
-        raise SubwordError(f"{file.name}: {error.errors()[0]['msg']}") from error
+        raise SubwordError(f"{label}: {error.errors()[0]['msg']}") from error
 
 
 def _words(words: Sequence[str], *, has_unk: bool) -> SubwordTokenizer:
-    pieces = tuple(WORD_START + word for word in words)
-    scores = (0.0,) * len(pieces)
-    return SubwordTokenizer(algorithm="words", pieces=pieces, scores=scores, byte_fallback=False, has_unk=has_unk)
+    return _without_scores("words", [WORD_START + word for word in words], has_unk)
+
+
+def _without_scores(
+    algorithm: Literal["words", "characters"], pieces: Sequence[str], has_unk: bool
+) -> SubwordTokenizer:
+    return SubwordTokenizer(
+        algorithm=algorithm,
+        pieces=tuple(pieces),
+        scores=(0.0,) * len(pieces),
+        byte_fallback=False,
+        has_unk=has_unk,
+    )
 
 
 def marian_tokenizers(folder: Path, sizes: tuple[int, int]) -> tuple[NamedVocabulary, NamedVocabulary] | None:

@@ -14,10 +14,10 @@ import torch
 from pydantic import Field, ValidationError
 
 from core.config.sections import Activation, Norm, Section, TransformerConfig
-from core.models.positions import sinusoidal_positions
 from core.models.transformer import Transformer
 from core.runs.hugging_face import ImportedModel, validated
-from core.runs.model_files import ModelImportError
+from core.runs.model_files import ModelImportError, is_sinusoidal
+from core.runs.special_ids import proposed_ids, rare_end
 from core.runs.tokenizer_files import id_tokenizer, word_tokenizer
 from core.storage import bounded_yaml
 from core.text.subwords import SubwordTokenizer, SubwordTokenizers
@@ -47,7 +47,12 @@ _LAYER_NAMES = {  # of ours → of theirs, in a layer of the encoder and of the 
 _PARTS = ("weight", "bias")
 _MAX_LISTED = 30  # tensors
 _ATTENTION = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
-_UNSAID = "num_heads, norm, activation and scale_embeddings are not in the weights: compare outputs with the model's"
+_UNSAID = ("num_heads", "norm", "activation", "scale_embeddings", "pad_id", "bos_id", "eos_id", "unk_id")
+ANY_MODEL = (
+    "Attention modules of another kind have other tensors, which no mapping covers; lab.diagnose(model, src, tgt, …) "
+    "examines any model"
+)
+_DRAFT = "--propose FILE writes a draft to correct, and --mapping FILE imports with it"
 _IS_POSITION = re.compile(r"pos|(^|[._])pe($|[._])")
 _IS_SOURCE = re.compile(r"src|source|enc|input")
 _IS_TARGET = re.compile(r"tgt|trg|target|dec|output")
@@ -88,7 +93,13 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
         ModelImportError: there are no layers of ``nn.TransformerEncoder`` and ``nn.TransformerDecoder``, or no
             embeddings or output layer beside them.
     """
-    encoder, decoder = _stacks(state)
+    encoders, decoders = _stacks(state)
+    if len(encoders) + len(decoders) > 2:
+        raise ModelImportError(
+            f"the weights have {len(encoders)} encoders and {len(decoders)} decoders of nn.Transformer; name one of "
+            f"each in the mapping. {_DRAFT}"
+        )
+    encoder, decoder = encoders[0], decoders[0]
     width = state[decoder + _FIRST].shape[1]
     others = _outside(state, encoder, decoder)
     positions = [name for name in others if _IS_POSITION.search(name) and _table(state[name], width) is not None]
@@ -98,19 +109,18 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
     if not embeddings or len(outputs) > 1:
         raise ModelImportError(
             f"the weights have {len(embeddings)} embeddings and {len(outputs)} output layers with a bias, matrices of "
-            f"{width} columns outside the layers; write the mapping by hand"
+            f"{width} columns outside the layers; name them in the mapping. {_DRAFT}"
         )
     if not outputs and len(embeddings) > 1:  # an output layer without bias comes last
         outputs.append(embeddings.pop())
     source = _named(embeddings, _IS_SOURCE, embeddings[0])
     target = _named([each for each in embeddings if each != source], _IS_TARGET, source)
-    # torchtext's tutorials number UNK, PAD, BOS, EOS; most others PAD, BOS, EOS.
-    pad, bos, eos, unk = (1, 2, 3, 0) if _zero_row(state[target]) == 1 else (0, 1, 2, -1)
     learned = [name for name in positions if not _is_sines(state[name], width)]
     source_positions = _named(learned, _IS_SOURCE, learned[0]) if learned else ""
     target_positions = _named([name for name in learned if name != source_positions], _IS_TARGET, source_positions)
     lengths = [len(table) for name in positions if (table := _table(state[name], width)) is not None]
     bias = outputs[0].removesuffix("weight") + "bias" if outputs else ""
+    pad, bos, eos, unk = proposed_ids(state[target], state.get(bias))
     return ModelMapping(
         encoder=encoder,
         decoder=decoder,
@@ -131,31 +141,29 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
     )
 
 
-def _stacks(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
-    """Return what stands before ``layers.0`` in the names of the encoder's and the decoder's tensors."""
-    starts = {name.removesuffix(_FIRST) for name in state if name.endswith(_FIRST)}
-    decoders = {each for each in starts if each + _CROSS in state}
-    if len(decoders) != 1 or len(starts - decoders) != 1:
+def _stacks(state: Mapping[str, torch.Tensor]) -> tuple[list[str], list[str]]:
+    """Return what stands before ``layers.0`` in the names of tensors: of all encoders, and of all decoders.
+
+    Raises:
+        ModelImportError: there is no encoder or no decoder, so that no mapping could name one.
+    """
+    starts = [name.removesuffix(_FIRST) for name in state if name.endswith(_FIRST)]
+    decoders = [each for each in starts if each + _CROSS in state]
+    encoders = [each for each in starts if each not in decoders]
+    if not decoders or not encoders:
         raise ModelImportError(
-            f"the weights have {len(starts - decoders)} encoders and {len(decoders)} decoders of nn.Transformer, by "
-            f"tensors that end with {_FIRST!r}; there must be one of each"
+            f"the weights have {len(encoders)} encoders and {len(decoders)} decoders of nn.Transformer, by tensors "
+            f"that end with {_FIRST!r}; there must be one of each. {ANY_MODEL}"
         )
-    (decoder,), (encoder,) = decoders, starts - decoders
-    return encoder, decoder
+    return encoders, decoders
 
 
-def _outside(state: Mapping[str, torch.Tensor], encoder: str, decoder: str) -> list[str]:
-    return [name for name in state if not name.startswith((encoder, decoder))]
+def _outside(state: Mapping[str, torch.Tensor], *stacks: str) -> list[str]:
+    return [name for name in state if not name.startswith(stacks)]
 
 
 def _named(names: list[str], pattern: re.Pattern[str], default: str) -> str:
     return next((name for name in names if pattern.search(name.lower())), names[0] if names else default)
-
-
-def _zero_row(table: torch.Tensor) -> int:
-    """Return the only row that is all zeros, which is PAD's where an embedding has a padding_idx; else 0."""
-    rows = (table == 0).all(dim=1).nonzero().flatten().tolist()
-    return rows[0] if len(rows) == 1 else 0
 
 
 def _table(tensor: torch.Tensor, width: int) -> torch.Tensor | None:
@@ -166,12 +174,17 @@ def _table(tensor: torch.Tensor, width: int) -> torch.Tensor | None:
 
 def _is_sines(tensor: torch.Tensor, width: int) -> bool:
     table = _table(tensor, width)
-    return table is not None and torch.allclose(table, sinusoidal_positions(len(table), width), atol=1e-3)
+    return table is not None and width % 2 == 0 and is_sinusoidal(table)
 
 
 def mapping_to_yaml(mapping: ModelMapping) -> str:
     """Format a mapping with a comment for each field."""
-    return _yaml(mapping.model_dump())
+    values = mapping.model_dump()
+    lines = [
+        f"{name}: {json.dumps(values[name], ensure_ascii=False)}  # {info.description}"
+        for name, info in ModelMapping.model_fields.items()
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
@@ -182,13 +195,14 @@ def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
     Raises:
         ModelImportError: there are no layers of ``nn.TransformerEncoder`` and ``nn.TransformerDecoder``.
     """
-    encoder, decoder = _stacks(state)
+    encoders, decoders = _stacks(state)
     try:
-        values, uncertain = propose(state).model_dump(), _UNSAID
+        mapping = propose(state)
+        uncertain = unsaid(mapping)
     except ModelImportError as error:
-        blank = ModelMapping(
-            encoder=encoder,
-            decoder=decoder,
+        mapping = ModelMapping(
+            encoder=encoders[0],
+            decoder=decoders[0],
             source_embedding="",
             target_embedding="",
             output="",
@@ -196,18 +210,18 @@ def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
             bos_id=1,
             eos_id=2,
         )
-        values, uncertain = blank.model_dump(), f"{error}; {_UNSAID}"
-    outside = [f"#   {name[:100]} {tuple(state[name].shape)}" for name in _outside(state, encoder, decoder)]
+        uncertain = f"{str(error).removesuffix(f' {_DRAFT}').rstrip('.')}; {unsaid(mapping)}"
+    outside = [f"#   {name[:100]} {tuple(state[name].shape)}" for name in _outside(state, *encoders, *decoders)]
     listed = outside[:_MAX_LISTED] + ["#   and others"] * (len(outside) > _MAX_LISTED)
-    return _yaml(values) + "\n".join(["# Tensors outside the layers:", *listed]) + "\n", uncertain
+    stacks = [f"# Stacks of layers: {', '.join(map(json.dumps, [*encoders, *decoders]))}"]
+    lines = [*(stacks if len(encoders) + len(decoders) > 2 else []), "# Tensors outside the layers:", *listed]
+    return mapping_to_yaml(mapping) + "\n".join(lines) + "\n", uncertain
 
 
-def _yaml(values: Mapping[str, Any]) -> str:
-    lines = [
-        f"{name}: {json.dumps(values[name], ensure_ascii=False)}  # {info.description}"
-        for name, info in ModelMapping.model_fields.items()
-    ]
-    return "\n".join(lines) + "\n"
+def unsaid(mapping: ModelMapping) -> str:
+    """Return the values of a proposal that the weights do not say, as a note for the user."""
+    values = ", ".join(f"{name}={getattr(mapping, name)}" for name in _UNSAID)
+    return f"the weights do not say {values}: check them, and compare outputs with the model's"
 
 
 def read_mapping(file: Path) -> ModelMapping:
@@ -244,6 +258,7 @@ def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *
 
     Raises:
         ModelImportError: a tensor is missing or of another shape, or an id is not in the vocabulary.
+        SubwordError: a file of tokens cannot be used.
     """
     conversion = _Conversion(mapping, state)
     src_table, tgt_table, output = map(conversion.matrix, ("source_embedding", "target_embedding", "output"))
@@ -274,7 +289,7 @@ def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *
         expected = Transformer(config, len(src_table), len(tgt_table)).state_dict()
     weights = {name: weights[name].float().clone() for name in expected}
     tokenizers = SubwordTokenizers(joint=is_shared, source=sides[0], target=None if is_shared else sides[1])
-    notes = [_UNSAID]
+    notes = [note] if (note := rare_end(bias, mapping.eos_id)) else []
     if unused := conversion.unused():
         notes.append(f"the mapping does not use {', '.join(unused[:6])}" + " and others" * (len(unused) > 6))
     return ImportedModel("nn.Transformer", config, weights, tokenizers, is_shared, tuple(notes))

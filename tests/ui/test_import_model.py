@@ -155,7 +155,7 @@ def test_a_state_dict_is_imported_with_the_mapping_that_the_user_corrected(own_r
     proposed = last(own_runs, weights)
     mapping = proposed["mapping"]["value"]
     assert proposed["mapping"]["visible"]
-    assert "num_heads, norm, activation and scale_embeddings are not in the weights" in proposed["message"]["text"]
+    assert "the weights do not say num_heads=8, norm=post, activation=relu" in proposed["message"]["text"]
     assert "problem" not in proposed["message"]
     assert "#   out.weight (20, 32)" in mapping
     assert list(own_runs) == []
