@@ -29,6 +29,8 @@ PUBLIC = {
     "Trained": "(run, kind, step, preset, task, model, facts, interventions)",
     "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step, "
     "src_pad, tgt_pad, decode)",
+    "import_model": "(module, src, tgt_in, model, name, root, source_tokens, target_tokens, pairs, batch_first, "
+    "pad, bos, eos, unk, src_pad, src_bos, src_eos)",
     "load": "(name, root)",
     "plot_attention": "(table, ax)",
     "presets": "()",

@@ -91,6 +91,15 @@ class BlocksConfig(Section):
     embedding_norm: Annotated[
         bool, Field(description="layer normalization after the sum of token and position embeddings, as in BART"), FIXED
     ] = False
+    norm_eps: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=0.1,
+            description="number added to the variance in every norm; 0: 1e-5, or 1e-6 of rms-norm",
+        ),
+        FIXED,
+    ] = 0.0
     embedding_gain: Annotated[
         float, Field(gt=0, le=10, description="initial scale of the token embeddings, beside the positional encoding")
     ] = 1.0
@@ -203,6 +212,11 @@ class TransformerConfig(BlocksConfig):
         Field(description="the encoder reads the BOS of its source; otherwise nothing attends to it, as in Marian"),
         FIXED,
     ] = True
+    source_eos: Annotated[
+        bool,
+        Field(description="the encoder reads the EOS of its source; otherwise nothing attends to it"),
+        FIXED,
+    ] = True
     position_stretch: Annotated[
         float,
         Field(ge=1, le=100, description="vo-rope: in training, positions are stretched by a random factor up to this"),
@@ -244,7 +258,9 @@ class TransformerConfig(BlocksConfig):
         return self
 
     @model_validator(mode="after")
-    def _check_source_bos(self) -> "TransformerConfig":
+    def _check_source_ends(self) -> "TransformerConfig":
+        if not self.source_eos and self.attention == "linear":
+            raise ValueError("model.source_eos=False needs model.attention='full' or 'window', not 'linear'")
         if not self.source_bos and (self.attention == "linear" or self.positions in RELATIVE_POSITIONS):
             raise ValueError(
                 f"model.source_bos=False needs model.attention='full' or 'window' and positions that are added to the "

@@ -72,7 +72,7 @@ def build_embedding(config: BlocksConfig, generator: torch.Generator | None, voc
     if not config.scale_embeddings:
         embedding.scale = 1.0
     if config.embedding_norm:
-        embedding.norm = nn.LayerNorm(config.d_model)
+        embedding.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps or 1e-5)
     return embedding
 
 

@@ -61,7 +61,9 @@ def build_norm(config: BlocksConfig, generator: torch.Generator | None) -> nn.Mo
     block = config.build_block("norm", generator)
     if block is not None:  # an empty nn.Sequential is false
         return block
-    return nn.RMSNorm(config.d_model, eps=1e-6) if config.norm_block == "rms-norm" else nn.LayerNorm(config.d_model)
+    if config.norm_block == "rms-norm":
+        return nn.RMSNorm(config.d_model, eps=config.norm_eps or 1e-6)
+    return nn.LayerNorm(config.d_model, eps=config.norm_eps or 1e-5)
 
 
 class Layer(nn.Module):

@@ -9,7 +9,7 @@ from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer, build_norm
 from core.models.positions import NO_POSITIONS, RelativeEncoding, RelativePositions
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
-from core.text.vocab import BOS_ID, PAD_ID
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 class Transformer(Seq2Seq):
@@ -63,6 +63,8 @@ class Transformer(Seq2Seq):
         start: int | torch.Tensor = 0
         if not self.config.source_bos:  # nothing attends to it, and positions are counted from the next token
             mask, start = mask & (src != BOS_ID)[:, None, None, :], src.new_full(src.shape[:1], -1)
+        if not self.config.source_eos:
+            mask = mask & (src != EOS_ID)[:, None, None, :]
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         stride = self._draw_stride(src.shape[0])
         x, positions = embed(src, start), self._relative_positions(0, src.shape[1], stride)

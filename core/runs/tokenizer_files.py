@@ -73,18 +73,10 @@ def id_tokenizer(ids: Sequence[int], *, has_unk: bool = False) -> SubwordTokeniz
     return _words([str(index) for index in ids], has_unk=has_unk)
 
 
-def word_tokenizer(file: Path, size: int, ids: Sequence[int], *, has_unk: bool) -> SubwordTokenizer:
-    """Return the tokenizer of a model whose tokens are the lines of a file, by id; see ``named_tokenizer``.
-
-    Args:
-        size: tokens of the vocabulary.
-        ids: of the tokens after the special ones, in the order of the model.
-
-    Raises:
-        SubwordError: the file cannot be read, or has another number of lines, an empty line, or one twice.
-    """
+def read_lines(file: Path) -> list[str]:
+    """Return the lines of a file, which are the tokens of a model by id; SubwordError if it cannot be read."""
     lines = _read(file).decode(errors="replace").removesuffix("\n").split("\n")  # others separate no lines here
-    return named_tokenizer([line.removesuffix("\r") for line in lines], size, ids, has_unk=has_unk, label=file.name)
+    return [line.removesuffix("\r") for line in lines]
 
 
 def named_tokenizer(
@@ -99,7 +91,7 @@ def named_tokenizer(
         SubwordError: there are not ``size`` names; one is empty or occurs twice.
     """
     if len(names) != size:
-        raise SubwordError(f"{label} has {len(names):,} lines; the model has {size:,} tokens")
+        raise SubwordError(f"{label} has {len(names):,} tokens; the model has {size:,}")
     tokens = [names[index] for index in ids]
     plain = [token for token in tokens if not _BRACKETED.fullmatch(token)]
     try:

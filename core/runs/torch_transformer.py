@@ -6,22 +6,23 @@ from names and shapes, and from the values that most models have; the user corre
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from core.config.sections import Activation, Norm, Section, TransformerConfig
 from core.models.transformer import Transformer
 from core.runs.hugging_face import ImportedModel, validated
 from core.runs.model_files import ModelImportError, is_sinusoidal
 from core.runs.special_ids import proposed_ids, rare_end
-from core.runs.tokenizer_files import id_tokenizer, word_tokenizer
+from core.runs.tokenizer_files import id_tokenizer, named_tokenizer, read_lines
 from core.storage import bounded_yaml
 from core.text.subwords import SubwordTokenizer, SubwordTokenizers
 
+Side = Literal["source", "target"]
 _Name = Annotated[str, Field(max_length=200)]
 _Id = Annotated[int, Field(ge=0)]
 _FIRST = "layers.0.self_attn.in_proj_weight"
@@ -46,6 +47,8 @@ _LAYER_NAMES = {  # of ours → of theirs, in a layer of the encoder and of the 
 }
 _PARTS = ("weight", "bias")
 _MAX_LISTED = 30  # tensors
+_USUAL_EPS = 1e-5
+_NUM_SPECIAL = 4  # PAD, BOS, EOS and UNK
 _ATTENTION = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
 _UNSAID = ("num_heads", "norm", "activation", "scale_embeddings", "pad_id", "bos_id", "eos_id", "unk_id")
 ANY_MODEL = (
@@ -79,11 +82,33 @@ class ModelMapping(Section):
     bos_id: Annotated[_Id, Field(description="id of the token that begins a target")]
     eos_id: Annotated[_Id, Field(description="id of the token that ends a target")]
     unk_id: Annotated[int, Field(ge=-1, description="id of the token for unknown ones; -1 for none")] = -1
-    source_bos: Annotated[bool, Field(description="sources begin with bos_id; they end with eos_id")] = True
+    source_bos: Annotated[bool, Field(description="sources begin with bos_id")] = True
+    source_eos: Annotated[bool, Field(description="sources end with eos_id")] = True
+    source_ids: Annotated[
+        list[int],
+        Field(description="ids of PAD, BOS, EOS and UNK in sources, -1 for none, if they differ; empty if they do not"),
+    ] = []  # noqa: RUF012 - pydantic copies it
+    norm_eps: Annotated[float, Field(ge=0, le=0.1, description="eps of the layer norms; the weights do not say")] = 1e-5
+    dropout: Annotated[float, Field(ge=0, le=0.9, description="of a training that begins with this model")] = 0.0
     source_tokens: Annotated[
         _Name, Field(description="file of source tokens, one a line, by id; empty for numbers")
     ] = ""
     target_tokens: Annotated[_Name, Field(description="file of target tokens")] = ""
+
+    @model_validator(mode="after")
+    def _check_source_ids(self) -> "ModelMapping":
+        ids = self.source_ids
+        if ids and (len(ids) != _NUM_SPECIAL or min(ids) < -1 or ids[0] < 0):
+            raise ValueError(f"source_ids={ids} must be four ids, those of PAD, BOS, EOS and UNK, or none")
+        return self
+
+    def ids(self, side: Side) -> tuple[int, int, int, int]:
+        """Return the ids of PAD, BOS, EOS and UNK on a side; -1 for none."""
+        target = self.pad_id, self.bos_id, self.eos_id, self.unk_id
+        if side == "target" or not self.source_ids:
+            return target
+        pad, bos, eos, unk = self.source_ids
+        return pad, bos, eos, unk
 
 
 def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
@@ -250,11 +275,13 @@ def parse_mapping(text: str | bytes, *, label: str = "the mapping") -> ModelMapp
         raise ModelImportError(f"{label}: {value}{first['msg']}") from error
 
 
-def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *, folder: Path) -> ImportedModel:
+def read_torch_model(
+    mapping: ModelMapping, state: Mapping[str, torch.Tensor], names: tuple[Sequence[str], Sequence[str]] = ((), ())
+) -> ImportedModel:
     """Convert a state dict.
 
     Args:
-        folder: where the mapping's files of tokens are.
+        names: of the tokens of source and target, by id; empty if they are their numbers.
 
     Raises:
         ModelImportError: a tensor is missing or of another shape, or an id is not in the vocabulary.
@@ -267,15 +294,15 @@ def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *
             f"output={mapping.output!r} scores {len(output)} tokens; target_embedding={mapping.target_embedding!r} has "
             f"{len(tgt_table)}"
         )
-    rows = [_rows(mapping, len(table)) for table in (src_table, tgt_table)]
+    rows = rows_of(mapping.ids("source"), len(src_table)), rows_of(mapping.ids("target"), len(tgt_table))
     sides = [
-        _tokenizer(mapping, folder, getattr(mapping, f"{side}_tokens"), len(table), row)
-        for side, table, row in (("source", src_table, rows[0]), ("target", tgt_table, rows[1]))
+        _tokenizer(mapping.ids(side), each, tokens, getattr(mapping, f"{side}_tokens") or f"{side}_tokens")
+        for side, each, tokens in zip(get_args(Side), rows, names, strict=True)
     ]
     config = conversion.config()
     is_shared = sides[0] == sides[1]
-    is_one = is_shared and torch.equal(src_table, tgt_table) if src_table.shape == tgt_table.shape else False
-    is_one = is_one and mapping.source_positions == mapping.target_positions
+    is_one = is_shared and src_table.shape == tgt_table.shape and bool(torch.equal(src_table, tgt_table))
+    is_one = is_one and torch.equal(*rows) and mapping.source_positions == mapping.target_positions
     if torch.equal(output, tgt_table):
         config = config.model_copy(update={"tie_embeddings": "all" if is_one else "output"})
     bias = conversion.tensor(mapping.output_bias, (len(output),)) if mapping.output_bias else torch.zeros(len(output))
@@ -302,6 +329,7 @@ class _Conversion:
         self.mapping, self.state = mapping, state
         self.used: set[str] = set()
         self.width = self.tensor(mapping.decoder + _FIRST).shape[1]
+        self.has_bias = f"{mapping.decoder}layers.0.linear1.bias" in state
         self.final_norms = [f"{prefix}norm.weight" in state for prefix in (mapping.encoder, mapping.decoder)]
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
@@ -315,6 +343,12 @@ class _Conversion:
         if not tensor.isfinite().all():
             raise ModelImportError(f"tensor {name!r} has values that are not finite")
         return tensor
+
+    def part(self, name: str, part: str) -> torch.Tensor:
+        """Return a tensor of a module; a bias that none of these modules has, since bias=False, is zero."""
+        if part == "bias" and not self.has_bias:
+            return torch.zeros(len(self.tensor(f"{name}weight")))
+        return self.tensor(f"{name}{part}")
 
     def unused(self) -> list[str]:
         """Return the names of tensors that nothing has used, but for masks and tables of sines."""
@@ -354,6 +388,10 @@ class _Conversion:
             "activation": mapping.activation,
             "scale_embeddings": mapping.scale_embeddings,
             "source_bos": mapping.source_bos,
+            "source_eos": mapping.source_eos,
+            "norm_eps": 0.0 if mapping.norm_eps == _USUAL_EPS else mapping.norm_eps,
+            "dropout": mapping.dropout,
+            "activation_dropout": mapping.dropout,
         }
         return validated(options)
 
@@ -364,7 +402,7 @@ class _Conversion:
             for number in range(self._num_layers(prefix)):
                 weights |= self._layer(side, f"{side}_layers.{number}", f"{prefix}layers.{number}")
             if self.final_norms[0]:
-                weights |= {f"{side}_norm.{part}": self.tensor(f"{prefix}norm.{part}") for part in _PARTS}
+                weights |= {f"{side}_norm.{part}": self.part(f"{prefix}norm.", part) for part in _PARTS}
         if config.positions == "learned":
             for side, name in (("src", self.mapping.source_positions), ("tgt", self.mapping.target_positions)):
                 weights[f"{side}_embedding.positions"] = self._positions(name, config.max_seq_len)
@@ -373,13 +411,13 @@ class _Conversion:
     def _layer(self, side: str, ours: str, theirs: str) -> dict[str, torch.Tensor]:
         """Return the tensors of a layer; one matrix of theirs makes queries, keys and values."""
         weights = {
-            f"{ours}.{name}.{part}": self.tensor(f"{theirs}.{other}.{part}")
+            f"{ours}.{name}.{part}": self.part(f"{theirs}.{other}.", part)
             for name, other in _LAYER_NAMES[side].items()
             for part in _PARTS
         }
         for name in ("self_attention", "cross_attention")[: 1 + (side == "decoder")]:
             for part in _PARTS:
-                joined = self.tensor(f"{theirs}.{_ATTENTION[name]}.in_proj_{part}")
+                joined = self.part(f"{theirs}.{_ATTENTION[name]}.in_proj_", part)
                 for matrix, chunk in zip("qkv", joined.chunk(3), strict=True):
                     weights[f"{ours}.{name}.w_{matrix}.{part}"] = chunk
         return weights
@@ -406,21 +444,38 @@ def _has(is_present: bool) -> str:
     return "has" if is_present else "lacks"
 
 
-def _rows(mapping: ModelMapping, size: int) -> torch.Tensor:
-    """Return which row of theirs each of ours is, (V,) int64."""
-    special = [mapping.pad_id, mapping.bos_id, mapping.eos_id, *([mapping.unk_id] if mapping.unk_id >= 0 else [])]
-    names = ["pad_id", "bos_id", "eos_id", "unk_id"]
-    for name, index in zip(names, special, strict=False):
-        if index >= size or special.count(index) > 1:
+def rows_of(ids: Sequence[int], size: int) -> torch.Tensor:
+    """Return which row of theirs each of ours is, (V,) int64, with the ids of PAD, BOS, EOS and UNK first.
+
+    A BOS or EOS that they lack (-1), which nothing reads here, gets a copy of PAD's row.
+    """
+    known = [index for index in ids if index >= 0]
+    for name, index in zip(("pad_id", "bos_id", "eos_id", "unk_id"), ids, strict=True):
+        if index >= size or (index >= 0 and known.count(index) > 1):
             raise ModelImportError(
                 f"{name}={index} must be below {size}, the number of tokens, and differ from the others"
             )
-    return torch.tensor([*special, *(index for index in range(size) if index not in special)])
+    pad, bos, eos, unk = ids
+    special = [pad, *(pad if index < 0 else index for index in (bos, eos)), *([unk] if unk >= 0 else [])]
+    return torch.tensor([*special, *(index for index in range(size) if index not in known)])
 
 
-def _tokenizer(mapping: ModelMapping, folder: Path, file: str, size: int, rows: torch.Tensor) -> SubwordTokenizer:
-    num_special = 3 + (mapping.unk_id >= 0)
-    symbols = rows[num_special:].tolist()
-    if not file:
-        return id_tokenizer(symbols, has_unk=mapping.unk_id >= 0)
-    return word_tokenizer(folder / file, size, symbols, has_unk=mapping.unk_id >= 0)
+def names_of(mapping: ModelMapping, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of source and target tokens by id, from the mapping's files in a folder; () without one.
+
+    Raises:
+        SubwordError: a file cannot be read.
+    """
+    files = mapping.source_tokens, mapping.target_tokens
+    source, target = (read_lines(folder / file) if file else () for file in files)
+    return source, target
+
+
+def _tokenizer(ids: Sequence[int], rows: torch.Tensor, names: Sequence[str], label: str) -> SubwordTokenizer:
+    has_unk, size = ids[3] >= 0, int(rows.max()) + 1
+    symbols = rows[3 + has_unk :].tolist()
+    return (
+        named_tokenizer(names, size, symbols, has_unk=has_unk, label=label)
+        if names
+        else id_tokenizer(symbols, has_unk=has_unk)
+    )

@@ -286,6 +286,25 @@ def test_without_the_sources_bos_the_source_is_read_as_if_it_had_none():
     assert not torch.allclose(model(src, tgt), expected(src, tgt), atol=1e-2)
 
 
+def test_without_the_sources_eos_the_encoder_reads_the_source_as_if_it_had_none():
+    model, expected = build(Transformer, {"source_eos": False}), build(Transformer, {})
+    expected.load_state_dict(model.state_dict())
+    ended = torch.nn.functional.pad(sequences([6, 4], 6), (0, 1), value=PAD_ID)
+    src = ended.index_put((torch.arange(2), torch.tensor([6, 4])), torch.tensor(EOS_ID))
+    tgt = sequences([5, 5], 5)
+    assert_close(model(src, tgt), expected(ended, tgt), **CLOSE)
+    assert not torch.allclose(model(src, tgt), expected(src, tgt), atol=1e-2)
+
+
+@pytest.mark.parametrize("block", ["layer-norm", "rms-norm"])
+def test_the_epsilon_of_norms_is_an_option(block):
+    for eps in (0.0, 0.05):
+        model = build(Transformer, {"norm_eps": eps, "norm_block": block, "embedding_norm": True})
+        found = {(type(each), each.eps) for each in model.modules() if hasattr(each, "normalized_shape")}
+        usual = {torch.nn.LayerNorm: 1e-5, torch.nn.RMSNorm: 1e-6}
+        assert found == {(kind, eps or usual[kind]) for kind, _ in found}
+
+
 def recorded_keys(model: DecoderOnly, src: torch.Tensor) -> list[torch.Tensor]:
     """The keys (B, H, S, K) of each layer."""
     keys: list[torch.Tensor] = []
