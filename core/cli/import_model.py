@@ -19,7 +19,12 @@ def run(options: argparse.Namespace) -> int:
 
     def create(root: Path) -> RunFolder:
         folder, notes = import_model(
-            root, options.source, name=options.run, pairs=options.pairs, mapping=options.mapping
+            root,
+            options.source,
+            name=options.run,
+            pairs=options.pairs,
+            mapping=options.mapping,
+            languages=(options.source_language, options.target_language),
         )
         for note in notes:
             print(f"note: {note}")

@@ -17,7 +17,9 @@ import torch
 from core.config import MAX_NAME_LENGTH, Preset, parse_preset, preset_to_yaml
 from core.config.tasks import SUBWORDS
 from core.runs.folder import BEST, PAIRS, RunFolder
-from core.runs.hugging_face import ImportedModel, read_folder
+from core.runs.hugging_face import read_folder
+from core.runs.imported_model import ImportedModel
+from core.runs.imported_tokens import Languages
 from core.runs.info import RunInfo
 from core.runs.model_files import ModelImportError, read_state_dict
 from core.runs.names import Naming
@@ -47,18 +49,20 @@ def import_model(
     name: str | Naming | None = None,
     pairs: Path | None = None,
     mapping: Path | str | None = None,
+    languages: Languages = (None, None),
     on_phase: Callable[[str], None] = lambda phase: None,
 ) -> tuple[RunFolder, tuple[str, ...]]:
     """Create a finished run from a local, trusted folder or file, either complete or not at all.
 
     Args:
         root: the folder of runs.
-        source: the folder of a Marian or BART model in Hugging Face's format, see ``core.runs.hugging_face``; or a
-            file with the state dict of a model built on ``nn.Transformer``, see ``core.runs.torch_transformer``.
+        source: the folder of a model in Hugging Face's format, see ``core.runs.hugging_face``; or a file
+            with the state dict of a model built on ``nn.Transformer``, see ``core.runs.torch_transformer``.
         name: of the new run, see ``RunFolder.create``.
         pairs: a file of pairs to measure the model on, in any format that ``read_pairs`` reads.
         mapping: which tensors of a state dict are which: a file, or the text of one, whose files of tokens are beside
             the source. None proposes it.
+        languages: of sources and of answers, for models that know several; None takes the tokenizer's.
         on_phase: called with what is done next, such as "reading the weights". What it raises ends the import.
 
     Returns:
@@ -70,7 +74,7 @@ def import_model(
         OSError: the folder of runs cannot be written to.
     """
     on_phase("reading the weights")
-    model = _read(source, mapping)
+    model = _read(source, mapping, languages)
     return _store(root, model, source.resolve().stem, name=name, pairs=pairs, on_phase=on_phase), model.notes
 
 
@@ -122,7 +126,7 @@ def _store(
         return _create(root, preset, model, name, own)
 
 
-def _read(source: Path, mapping: Path | str | None) -> ImportedModel:
+def _read(source: Path, mapping: Path | str | None, languages: Languages) -> ImportedModel:
     if not source.is_dir():
         state = read_state_dict(source)
         if isinstance(mapping, str):
@@ -135,7 +139,7 @@ def _read(source: Path, mapping: Path | str | None) -> ImportedModel:
     if mapping is not None:
         label = mapping.name if isinstance(mapping, Path) else "…"
         raise ModelImportError(f"mapping={label}: only a file with a state dict has a mapping, not a folder")
-    return read_folder(source)
+    return read_folder(source, languages)
 
 
 def _read_state(mapping: ModelMapping, state: dict[str, torch.Tensor], folder: Path) -> ImportedModel:

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from core.config.sections import TransformerConfig
 from core.models.hooks import hooks
 from core.models.transformer import Transformer
-from core.runs.hugging_face import ImportedModel
+from core.runs.imported_model import ImportedModel
 from core.runs.model_files import ModelImportError
 from core.runs.torch_transformer import ModelMapping, rows_of
 from core.teaching.doctor.any_model import AnyModel, examined
@@ -132,6 +133,7 @@ def _stages(
     """Yield the states of both models from the embeddings to the log-probabilities."""
     rows = rows_of(mapping.ids("source"), sizes[0]), rows_of(mapping.ids("target"), sizes[1])
     config = imported.config
+    assert isinstance(config, TransformerConfig)  # noqa: S101 - nn.Transformer is one
     model = Transformer(config, len(rows[0]), len(rows[1])).eval()
     model.load_state_dict(imported.weights)
     src, index = _our_source(subject.src.cpu(), mapping, rows[0])

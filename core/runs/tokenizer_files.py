@@ -30,7 +30,12 @@ _RULES = get_args(Normalization)
 
 @dataclass(frozen=True)
 class Pieces:
-    """What text is split into, and how; see ``SubwordTokenizer`` for the fields."""
+    """What text is split into, and how; see ``SubwordTokenizer`` for most fields.
+
+    Attributes:
+        file: that it was read from.
+        every: all pieces in the order of the file, also those that text is not split into.
+    """
 
     file: str
     algorithm: str
@@ -39,14 +44,22 @@ class Pieces:
     byte_fallback: bool = False
     normalization: str = "identity"
     remove_extra_whitespaces: bool = False
+    every: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class NamedVocabulary:
-    """The tokens of one side by their ids in the model, and the pieces that its text is split into."""
+    """The tokens of one side by their ids in the model, and the pieces that its text is split into.
+
+    Attributes:
+        languages: tokens that stand for languages.
+        default_language: of sources, if the tokenizer has one.
+    """
 
     names: tuple[str, ...]
     pieces: Pieces
+    languages: tuple[str, ...] = ()
+    default_language: str = ""
 
     @property
     def unk(self) -> int | None:
@@ -61,7 +74,7 @@ class NamedVocabulary:
         """
         try:
             return SubwordTokenizer.model_validate(
-                {name: value for name, value in vars(self.pieces).items() if name != "file"}
+                {name: value for name, value in vars(self.pieces).items() if name not in ("file", "every")}
                 | {"vocabulary": tuple(self.names[index] for index in ids), "has_unk": self.unk is not None}
             )
         except ValidationError as error:
@@ -136,7 +149,7 @@ def marian_tokenizers(folder: Path, sizes: tuple[int, int]) -> tuple[NamedVocabu
     target = TARGET_VOCABULARY if (folder / TARGET_VOCABULARY).is_file() else VOCABULARY
     sides = []
     for model, vocabulary, size in zip(MODELS, (VOCABULARY, target), sizes, strict=True):
-        content = _read_json(folder / vocabulary)
+        content = read_json_object(folder / vocabulary)
         sides.append(NamedVocabulary(_by_id(content, size, vocabulary), read_sentencepiece(folder / model)))
     return sides[0], sides[1]
 
@@ -151,11 +164,11 @@ def bart_tokenizer(folder: Path, size: int) -> NamedVocabulary | None:
         SubwordError: a file is missing or damaged, or ``tokenizer.json`` has another kind of tokenizer.
     """
     if (folder / VOCABULARY).is_file() and (folder / MERGES).is_file():
-        file, content = VOCABULARY, _read_json(folder / VOCABULARY)
+        file, content = VOCABULARY, read_json_object(folder / VOCABULARY)
         lines = _read(folder / MERGES).decode(errors="replace").splitlines()
         merges = [line.split() for line in lines if line and not line.startswith("#version")]
     elif (folder / TOKENIZER).is_file():
-        file, model = TOKENIZER, _read_json(folder / TOKENIZER).get("model")
+        file, model = TOKENIZER, read_json_object(folder / TOKENIZER).get("model")
         if not isinstance(model, dict) or model.get("type") != "BPE" or not isinstance(model.get("vocab"), dict):
             raise SubwordError(f"{TOKENIZER}: its model is not byte-level BPE, as BART's is")
         content = model["vocab"]
@@ -197,7 +210,8 @@ def _by_id(content: dict[str, Any], size: int, file: str) -> tuple[str, ...]:
     return tuple(f"<{index}>" if name is None else name for index, name in enumerate(names))
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def read_json_object(file: Path) -> dict[str, Any]:
+    """Return the JSON object of a tokenizer's file; SubwordError if there is none."""
     try:
         content = json.loads(_read(file))
     except (ValueError, RecursionError) as error:
@@ -255,7 +269,19 @@ def read_sentencepiece(file: Path) -> Pieces:
         byte_fallback=bool(trainer.get(35)),
         normalization=rule or "identity",
         remove_extra_whitespaces=bool(normalizer.get(4, 1)),
+        every=tuple(piece for piece, *_ in named),
     )
+
+
+def rule_of_charsmap(charsmap: bytes) -> str:
+    """Return the name of the rule that SentencePiece has this table for; SubwordError if it has none."""
+    import sentencepiece
+
+    for rule in _RULES[1:]:  # identity has none
+        spec = dict(_fields(sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_normalizer_spec()))
+        if spec.get(2) == charsmap:
+            return rule
+    raise SubwordError(f"the tokenizer normalizes text by a table of its own, not by {', '.join(_RULES[1:])}")
 
 
 def _has_known_rule(rule: str, normalizer: dict[int, int | bytes]) -> bool:

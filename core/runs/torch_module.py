@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.models.positions import sinusoidal_positions
-from core.runs.hugging_face import ImportedModel
+from core.runs.imported_model import ImportedModel
 from core.runs.model_files import ModelImportError
 from core.runs.module_trace import LAYERS, TOLERANCE, ModuleTrace, compare
 from core.runs.special_ids import SPECIAL, SpecialTokens, rare_end, rare_ids, special_tokens

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from core.config.sections import Activation, Norm, Section, TransformerConfig
 from core.models.transformer import Transformer
-from core.runs.hugging_face import ImportedModel, validated
+from core.runs.imported_model import ImportedModel, validated
 from core.runs.model_files import ModelImportError, is_sinusoidal
 from core.runs.special_ids import proposed_ids, rare_end
 from core.runs.tokenizer_files import id_tokenizer, named_tokenizer, read_lines
@@ -73,7 +73,7 @@ class ModelMapping(Section):
     source_positions: Annotated[_Name, Field(description="table of positions; empty for sines or none")] = ""
     target_positions: Annotated[_Name, Field(description="table of positions; may be the source's")] = ""
     sines: Annotated[bool, Field(description="sines are added to the embeddings, as in the paper")] = True
-    num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads; the weights do not say")] = 8
+    num_heads: Annotated[int, Field(ge=1, le=32, description="attention heads; the weights do not say")] = 8
     norm: Annotated[Norm, Field(description="pre if norm_first=True; the weights do not say")] = "post"
     activation: Annotated[Activation, Field(description="of the feed-forward network; the weights do not say")] = "relu"
     scale_embeddings: Annotated[bool, Field(description="embeddings × √d_model; the weights do not say")] = True
@@ -393,7 +393,7 @@ class _Conversion:
             "dropout": mapping.dropout,
             "activation_dropout": mapping.dropout,
         }
-        return validated(options)
+        return validated(options, TransformerConfig)
 
     def layers(self, config: TransformerConfig) -> dict[str, torch.Tensor]:
         """Return the tensors of both stacks under our names, and learned positions."""

@@ -31,7 +31,7 @@ _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(NUM_BYTES))
 _SINGLE_BYTES = {bytes([byte]) for byte in range(NUM_BYTES)}
 CHARACTER_COVERAGE = 0.9999  # of the training text; rarer characters are written as bytes
 _MAX_TEXTS = 500_000  # to learn from; more would change the vocabulary little
-_MAX_PIECES, _MAX_PIECE_LENGTH = 100_000, 128
+_MAX_PIECES, _MAX_PIECE_LENGTH = 300_000, 128
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -253,7 +253,8 @@ class SubwordTokenizers(BaseModel):
         joint: whether the source's tokenizer is the target's too.
         source: of the source.
         target: of the target; None if it is the source's.
-        answer_start: the ``first_piece`` of the target's tokenizer, if the source's has none.
+        answer_start: the ``first_piece`` of the target's tokenizer, if it differs from the source's.
+        force_start: whether every output is made to begin with ``answer_start``, such as a language.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -263,11 +264,14 @@ class SubwordTokenizers(BaseModel):
     source: SubwordTokenizer
     target: SubwordTokenizer | None
     answer_start: Annotated[str, Field(max_length=_MAX_PIECE_LENGTH)] = ""
+    force_start: bool = False
 
     @model_validator(mode="after")
     def _check_target(self) -> "SubwordTokenizers":
         if self.joint != (self.target is None):
             raise ValueError("a joint tokenizer has no target beside it, and one for each side has")
+        if self.force_start and self.answer_start not in (self.target or self.source).tokens:
+            raise ValueError(f"answer_start={quote(self.answer_start)} is not a token of the target")
         return self
 
     @classmethod
