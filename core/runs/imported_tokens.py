@@ -144,7 +144,9 @@ def _chosen(vocabulary: NamedVocabulary, languages: Languages, forced: int | Non
         chosen = next((name for name in known if (given or default) in (name, name.strip("_"))), "")
         if not chosen:
             listed = ", ".join(known[:_LISTED]) + (f" and {len(known) - _LISTED} more" if len(known) > _LISTED else "")
-            value = f"{given!r} is not a language of the tokenizer" if given else "is missing"
-            raise ModelImportError(f"--{option}-language {value}; it has {listed or 'none'}")
+            value = f"{given!r} is unknown" if given else "is missing"
+            raise ModelImportError(
+                f"{option} language {value}; the tokenizer has {listed or 'none'} (--{option}-language)"
+            )
         found.append(chosen)
     return found[0], found[1]

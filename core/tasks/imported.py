@@ -51,8 +51,6 @@ class Imported(PairTask):
             lengths=(1, config.longest_source),
             examples=self._first_sources(),
         )
-        start = [self.subwords.answer_start] if self.subwords.force_start else []
-        self.forced_start = tuple(tgt_vocab.encode(start))
 
     @property
     def sampling(self) -> str:

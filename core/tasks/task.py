@@ -125,7 +125,6 @@ class Task(ABC):
             for tasks that need no file.
         has_pairs: whether there is data to measure a model on; False for one that is published without its pairs.
         subwords: the learned tokenizers of both sides; None for tasks of other tokens.
-        forced_start: ids that every output is made to begin with, such as the language of an imported model.
     """
 
     src_vocab: Vocab
@@ -142,7 +141,13 @@ class Task(ABC):
     pairs_file: Path | None = None
     has_pairs: bool = True
     subwords: "SubwordTokenizers | None" = None
-    forced_start: tuple[int, ...] = ()
+
+    @property
+    def forced_start(self) -> tuple[int, ...]:
+        """Ids that every output is made to begin with, such as the language of an imported model."""
+        if self.subwords is None or not self.subwords.force_start:
+            return ()
+        return tuple(self.tgt_vocab.encode([self.subwords.answer_start]))
 
     @property
     def is_translation(self) -> bool:

@@ -14,9 +14,12 @@ from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from core.models.relative_bias import distance_buckets
+from core.runs import Runs
 from core.runs.importing_models import import_model
 from core.runs.load import load_run
 from core.storage.errors import LabError
+from core.tasks import build_task
+from core.tasks.ingest import PairFiles, prepare_preset
 from core.text.vocab import BOS_ID, EOS_ID
 from tests.support.foreign_models import BART, MARIAN, tensors, train_sentencepiece, write_folder
 
@@ -218,6 +221,12 @@ def test_a_forced_token_begins_every_output(tmp_path: Path):
         decoded = loaded.decode(text)
         assert (decoded.output[0], decoded.steps[0].forced) == ("\u25817", True)
     assert loaded.decode("4 5", prefix="9").output[0] == "\u25817"  # a typed prefix comes after it
+    pairs = tmp_path / "p.tsv"
+    pairs.write_text("".join(f"{at % 9 + 3} {at // 9 + 3}\t{at // 9 + 3}\n" for at in range(81)))
+    kept = tmp_path / "kept"
+    _, preset = prepare_preset(PairFiles(pairs), kept, kinds=("subword", "subword"), like=loaded.preset)
+    begun = Runs(tmp_path / "runs").create(preset, pairs=kept, start_from=run.name)
+    assert build_task(begun.preset.task, pairs=begun.folder.pairs).forced_start == loaded.model.forced_start
 
 
 def test_languages_are_tokens_before_sources_and_answers(tmp_path: Path):
@@ -242,5 +251,5 @@ def test_languages_are_tokens_before_sources_and_answers(tmp_path: Path):
     expected = [first + 1, *(index + 1 for index in model.encode("Press Enter"))]
     assert torch.equal(loaded.model.tgt_embedding.tokens.weight[ids], table[expected])
     assert torch.equal(loaded.model.tgt_embedding.tokens.weight[list(loaded.model.forced_start)], table[[first + 2]])
-    with pytest.raises(LabError, match="--source-language is missing; it has ace_Arab, eng_Latn, deu_Latn"):
+    with pytest.raises(LabError, match="source language is missing; the tokenizer has ace_Arab, eng_Latn, deu_Latn"):
         import_model(tmp_path / "runs", folder)

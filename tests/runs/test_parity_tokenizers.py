@@ -118,8 +118,8 @@ def test_text_has_the_same_tokens_and_rows(tmp_path: Path, kind: str, is_saved: 
 @pytest.mark.parametrize(
     ("languages", "message"),
     [
-        ((None, None), "--target-language is missing; it has ar_AR, cs_CZ, de_DE"),
-        ((None, "xx_XX"), "--target-language 'xx_XX' is not a language of the tokenizer; it has ar_AR"),
+        ((None, None), "target language is missing; the tokenizer has ar_AR, cs_CZ, de_DE"),
+        ((None, "xx_XX"), "target language 'xx_XX' is unknown; the tokenizer has ar_AR"),
     ],
 )
 def test_languages_that_are_missing_or_unknown_are_named(tmp_path: Path, languages, message):

@@ -83,7 +83,8 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
     )
     languages = gr.Textbox(
         label="Languages (optional)",
-        info="of sources and of answers, for mBART, M2M-100 and NLLB, such as: en_XX de_DE",
+        info="of sources and of answers, for mBART, M2M-100 and NLLB; by default those of the tokenizer",
+        placeholder="en_XX de_DE",
         max_lines=1,
         elem_id="model-languages",
     )

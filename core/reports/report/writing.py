@@ -164,7 +164,7 @@ def _training_outcome(loaded: Trained, run: Run) -> TrainingOutcome:
         train_loss = score_references(loaded.model, fixed_pairs(loaded.task, count, split="train")).loss
     return TrainingOutcome(
         step=info.step,
-        steps=config.steps,
+        steps=info.step if loaded.preset.task.family == "imported" else config.steps,  # none were planned here
         message=info.message,
         train_loss=train_loss,
         guessing_loss=math.log(len(loaded.task.tgt_vocab)),
