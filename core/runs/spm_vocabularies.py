@@ -52,7 +52,7 @@ def spm_vocabulary(folder: Path, size: int, kind: str) -> NamedVocabulary | None
         pieces = read_sentencepiece(file)
         names = _numbered(folder, kind, pieces.every)
     elif (folder / TOKENIZER).is_file():
-        pieces = _unigram(folder / TOKENIZER)
+        pieces = _pieces_of(folder / TOKENIZER)
         names = dict(enumerate(pieces.every))
     else:
         return None
@@ -97,14 +97,15 @@ def _in_order(names: dict[int, str], size: int) -> tuple[str, ...]:
     return tuple(names.get(index, f"<{index}>") for index in range(size))
 
 
-def _unigram(file: Path) -> Pieces:
-    """Read the unigram model of a ``tokenizer.json``."""
+def _pieces_of(file: Path) -> Pieces:
+    """Read the model of a ``tokenizer.json`` that was made of a SentencePiece model."""
     document = read_json_object(file)
     model = document.get("model")
-    if not isinstance(model, dict) or model.get("type") != "Unigram" or model.get("byte_fallback"):
-        raise SubwordError(f"{file.name}: its model is not unigram without bytes, as SentencePiece's is")
+    if not isinstance(model, dict) or model.get("type") not in ("Unigram", "BPE") or model.get("byte_fallback"):
+        raise SubwordError(f"{file.name}: its model is neither unigram nor BPE without bytes, as SentencePiece's are")
     added = {each["content"] for each in document.get("added_tokens") or []}
-    vocabulary = [(str(piece), float(score)) for piece, score in model["vocab"]]
+    is_bpe = model["type"] == "BPE"
+    vocabulary = _ranked(model) if is_bpe else [(str(piece), float(score)) for piece, score in model["vocab"]]
     kept = [(piece, score) for piece, score in vocabulary if piece not in added and piece != UNKNOWN]
     steps = _steps(document.get("normalizer"))
     charsmaps = [each["precompiled_charsmap"] for each in steps if each.get("type") == "Precompiled"]
@@ -114,13 +115,23 @@ def _unigram(file: Path) -> Pieces:
     splits = {each.get("type") for each in _steps(document.get("pre_tokenizer"))}
     return Pieces(
         file.name,
-        algorithm="unigram",
+        algorithm="bpe" if is_bpe else "unigram",
         pieces=tuple(piece for piece, _ in kept),
         scores=tuple(score for _, score in kept),
         normalization=rule_of_charsmap(base64.b64decode(charsmaps[0])) if charsmaps else "identity",
         remove_extra_whitespaces=any(each.get("type") == "Replace" for each in steps) or "WhitespaceSplit" in splits,
         every=tuple(piece for piece, _ in vocabulary),
     )
+
+
+def _ranked(model: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the tokens of a BPE model by id, with SentencePiece's scores: the earlier merged, the higher."""
+    merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
+    ranks: dict[str, int] = {}
+    for rank, (left, right) in enumerate(merges):
+        ranks.setdefault(f"{left}{right}", rank)
+    tokens = sorted(model["vocab"], key=model["vocab"].__getitem__)
+    return [(token, -float(ranks.get(token, len(merges) + index))) for index, token in enumerate(tokens)]
 
 
 def _steps(part: Any) -> list[dict[str, Any]]:
