@@ -11,7 +11,7 @@ from transformers import MarianConfig, MarianMTModel, PegasusConfig, PegasusForC
 from core.config.sections import RELATIVE_POSITIONS
 from core.models.embeddings import Embedding
 from core.models.transformer import Transformer
-from core.runs.hugging_face import their_name
+from core.runs.bart_folders import their_name
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 HuggingFaceModel: TypeAlias = MarianMTModel | PegasusForConditionalGeneration
@@ -40,6 +40,9 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
         raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.attention} attention")
     if config.attention_scale != "sqrt":
         raise ValueError(f"Hugging Face's Marian and Pegasus have no attention_scale={config.attention_scale!r}")
+    if config.feed_forward_block != "mlp" or config.activation == "gelu-tanh":
+        block = f"feed_forward_block={config.feed_forward_block!r} and activation={config.activation!r}"
+        raise ValueError(f"this conversion to Marian and Pegasus has no {block}")
     if config.norm_block != "layer-norm":
         raise ValueError(f"Hugging Face's Marian and Pegasus have no norm_block={config.norm_block!r}")
     shape: dict[str, Any] = {

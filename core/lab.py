@@ -3,7 +3,8 @@
 docs/python.md shows every name of ``__all__``; they stay as they are from version to version.
 """
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
 
 if TYPE_CHECKING:  # a tenth of a second to import
     import pandas as pd
+    import torch
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
@@ -32,6 +34,7 @@ __all__ = [
     "Watch",
     "attention",
     "diagnose",
+    "import_model",
     "load",
     "plot_attention",
     "presets",
@@ -131,6 +134,66 @@ def train(
         for event in run:
             on_event(event)
     return known[created.name]
+
+
+def import_model(
+    module: Callable[..., Any],
+    src: "torch.Tensor",
+    tgt_in: "torch.Tensor",
+    *,
+    model: "torch.nn.Module | None" = None,
+    name: str | None = None,
+    root: Root = DEFAULT_ROOT,
+    source_tokens: Sequence[str] | Mapping[str, int] = (),
+    target_tokens: Sequence[str] | Mapping[str, int] = (),
+    pairs: str | Path | None = None,
+    batch_first: bool | None = None,
+    pad: int | None = None,
+    bos: int | None = None,
+    eos: int | None = None,
+    unk: int | None = None,
+    src_pad: int | None = None,
+    src_bos: int | None = None,
+    src_eos: int | None = None,
+) -> Run:
+    """Make a run of your own model that is built on ``nn.Transformer``, after comparing its logits.
+
+    Heads, norm, activation and dropout are read from the module; embeddings, scale and positions are measured on the
+    batch. PAD, BOS and EOS are what every row of the batch is filled up with, begins with and ends with.
+
+    Args:
+        module: ``module(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that adds
+            masks.
+        src: (B, S) int64, sources as the model reads them, padded on the right.
+        tgt_in: (B, T) int64, decoder inputs.
+        model: the module with the parameters, if ``module`` is a function.
+        name: of the new run; None is the module's class with a number.
+        root: the folder of runs.
+        source_tokens, target_tokens: names of tokens, by id; or ids by name. Without them, tokens are their numbers.
+        pairs: a file of pairs to measure the model on.
+        batch_first: False if ids are (S, B) and (T, B), and logits (T, B, V); None finds out by where BOS is.
+        pad, bos, eos, unk: ids of special tokens; None reads them off the batch, which never shows ``unk``.
+        src_pad, src_bos, src_eos: those of sources, if the batch does not show them; -1 for none.
+
+    Returns:
+        The run; ``info.message`` says what was compared, and the ids of special tokens. A warning says what is
+        doubtful.
+
+    Raises:
+        LabError: the model is of another kind, its logits differ, by how much and from which layer on; or a special
+            token is neither passed nor shown by the batch.
+    """
+    from core.runs.importing_models import import_module
+    from core.runs.torch_module import ModuleBatch, tokens_by_id
+
+    special = {"pad": pad, "bos": bos, "eos": eos, "unk": unk}
+    special |= {"src_pad": src_pad, "src_bos": src_bos, "src_eos": src_eos}
+    names = tokens_by_id(source_tokens), tokens_by_id(target_tokens)
+    batch = ModuleBatch(module, src, tgt_in, model=model, batch_first=batch_first, special=special, names=names)
+    folder, doubts = import_module(Path(root), batch, name=name, pairs=None if pairs is None else Path(pairs))
+    for doubt in doubts:
+        warnings.warn(doubt, stacklevel=2)
+    return runs(root)[folder.name]
 
 
 def _preset_of(given: str | Mapping[str, Any] | Preset) -> Preset:

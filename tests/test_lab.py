@@ -1,6 +1,7 @@
 """The names that notebooks use do what they say, and stay."""
 
 import inspect
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,8 @@ PUBLIC = {
     "attention": "(forward, src, tgt_in, pair, model, pad, src_vocab, tgt_vocab, batch_first)",
     "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step, "
     "src_pad, tgt_pad, decode)",
+    "import_model": "(module, src, tgt_in, model, name, root, source_tokens, target_tokens, pairs, batch_first, "
+    "pad, bos, eos, unk, src_pad, src_bos, src_eos)",
     "load": "(name, root)",
     "plot_attention": "(table, ax)",
     "presets": "()",
@@ -73,6 +76,18 @@ def test_importing_core_imports_neither_torch_nor_the_library():
         [sys.executable, "-c", program], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_importing_lab_imports_neither_the_page_nor_what_only_figures_need():
+    program = (
+        "import json, sys; from core import lab; print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=Path(__file__).parents[1], capture_output=True, text=True, check=True
+    )
+    loaded = set(json.loads(done.stdout))
+    assert {"core", "torch"} <= loaded
+    assert loaded & {"ui", "gradio", "fastapi", "matplotlib", "pandas", "scipy", "sacrebleu", "sentencepiece"} == set()
 
 
 def test_the_shipped_run_is_listed_and_decodes(run):

@@ -12,7 +12,7 @@ from core.storage.errors import InputError
 from core.tasks import build_task
 from core.teaching.bugs.descriptions import bug_notice
 from core.training.memory import MemoryEstimate, estimate_memory, machine_memory, training_memory
-from core.training.model_summary import parameter_shapes, parameters_by_module
+from core.training.model_summary import layer_groups, parameter_shapes, parameters_by_module
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,10 +26,10 @@ def run(options: argparse.Namespace) -> int:
         for batch in batches
     }
     print(f"{preset.name}: {_summary(preset)}\n\n{count_parameters(model):,} parameters, by part")
-    for part, count in parts.items():
-        print(f"  {part:24} {count:12,}")
+    for part, count, layers in layer_groups(parts):
+        print(f"  {part:24} {count:12,}" + f" × {layers}" * (layers > 1))
     print("\ntensors")
-    for name, shape in shapes.items():
+    for name, shape, _ in layer_groups(shapes):
         print(f"  {name:56} {' × '.join(map(str, shape))}")
     stages = trace_shapes(preset, pairs=pairs)
     if options.shapes:
@@ -46,9 +46,9 @@ def _memory_table(preset: Preset, memory: dict[int, dict[int, MemoryEstimate]], 
     lines = ["", f"memory to train with batches of {_batch(preset)} and the longest sequences, MB"]
     parts = {**own.weights_by_part, **own.activations_by_part}
     lines.append(f"  {'part':36}{'weights':>12}{'activations':>14}")
-    for part in parts:
-        weights, activations = own.weights_by_part.get(part, 0), own.activations_by_part.get(part, 0)
-        lines.append(f"  {part:36}{_mb(weights):>12}{_mb(activations):>14}")
+    sizes = {part: (_mb(own.weights_by_part.get(part, 0)), _mb(own.activations_by_part.get(part, 0))) for part in parts}
+    for part, (weights, activations), layers in layer_groups(sizes):
+        lines.append(f"  {part:36}{weights:>12}{activations:>14}" + f" × {layers}" * (layers > 1))
     lines.append(f"  {'gradients':36}{_mb(own.gradients):>12}")
     lines.append(f"  {'optimizer':36}{_mb(own.optimizer):>12}")
     lines.append(f"  {'temporary tensors':36}{'':>12}{_mb(own.temporary):>14}")

@@ -8,7 +8,7 @@ from core.cli.import_run import create_run
 from core.runs import RunFolder
 from core.runs.importing_models import import_model
 from core.runs.model_files import read_state_dict
-from core.runs.torch_transformer import mapping_to_yaml, propose
+from core.runs.torch_transformer import draft_mapping
 from core.storage.errors import InputError
 
 
@@ -19,7 +19,12 @@ def run(options: argparse.Namespace) -> int:
 
     def create(root: Path) -> RunFolder:
         folder, notes = import_model(
-            root, options.source, name=options.run, pairs=options.pairs, mapping=options.mapping
+            root,
+            options.source,
+            name=options.run,
+            pairs=options.pairs,
+            mapping=options.mapping,
+            languages=(options.source_language, options.target_language),
         )
         for note in notes:
             print(f"note: {note}")
@@ -29,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _propose(options: argparse.Namespace) -> int:
-    """Write the mapping that names and shapes suggest."""
-    text = mapping_to_yaml(propose(read_state_dict(options.source)))
+    """Write the mapping that names and shapes suggest, complete or not."""
+    text, uncertain = draft_mapping(read_state_dict(options.source))
     try:
         with options.propose.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -38,6 +43,7 @@ def _propose(options: argparse.Namespace) -> int:
         raise InputError(f"--propose={str(options.propose)[:200]} exists already") from error
     except OSError as error:
         raise InputError(f"--propose={str(options.propose)[:200]} cannot be written: {error.strerror}") from error
+    print(f"note: {uncertain}")
     print(f"written: {options.propose}; correct it, then import with --mapping {options.propose}")
     if options.json:
         print(json.dumps({"mapping": str(options.propose)}))

@@ -447,8 +447,8 @@ def _import_model(parser: argparse.ArgumentParser) -> None:
         "source",
         type=Path,
         metavar="FOLDER|FILE",
-        help="folder of a Marian or BART model: config.json, model.safetensors and, for text, the tokenizer's files; "
-        "or file of the state dict of a model built on nn.Transformer (.pt or .safetensors)",
+        help="folder of a model in Hugging Face's format: config.json, model.safetensors and, for text, the "
+        "tokenizer's files; or file of the state dict of a model built on nn.Transformer (.pt or .safetensors)",
     )
     parser.add_argument(
         "--mapping", type=Path, metavar="FILE", help="which tensors of a state dict are which (default: proposed)"
@@ -456,6 +456,13 @@ def _import_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--propose", type=Path, metavar="FILE", help="only write the proposed mapping of a state dict to a new file"
     )
+    for side, of in (("source", "sources"), ("target", "answers")):
+        parser.add_argument(
+            f"--{side}-language",
+            metavar="CODE",
+            help=f"language of {of}, for mBART, M2M-100 and NLLB, such as en_XX, en or eng_Latn (default: the "
+            "tokenizer's)",
+        )
     parser.add_argument(
         "--pairs",
         type=Path,

@@ -15,15 +15,9 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from core.config.sections import (
-    EncoderOnlyConfig,
-    GRUConfig,
-    ModelConfig,
-    Section,
-    TrainingConfig,
-    WatchedModelConfig,
-)
+from core.config.sections import EncoderOnlyConfig, GRUConfig, ModelConfig, Section, WatchedModelConfig
 from core.config.tasks import TaskConfig, WatchedConfig
+from core.config.training import TrainingConfig
 from core.storage import bounded_yaml
 from core.storage.errors import LabError
 

@@ -1,4 +1,4 @@
-"""The ``model`` and ``training`` sections of a preset. The ``task`` section is in ``core.config.tasks``."""
+"""The ``model`` section of a preset. The others are in ``core.config.training`` and ``core.config.tasks``."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
@@ -8,19 +8,32 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 FIXED = "fixed"  # marks fields that the preset sets and the user does not edit
 
 Norm = Literal["post", "pre"]
-Activation = Literal["relu", "gelu", "silu"]
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 Attention = Literal["full", "window", "linear"]
 AttentionScale = Literal["sqrt", "log-length"]
 Cell = Literal["gru", "lstm", "rnn"]
 TieEmbeddings = Literal["none", "output", "all"]
-Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi", "rope", "vo-rope"]
+Positions = Literal[
+    "sinusoidal",
+    "sinusoidal-halves",
+    "sinusoidal-fairseq",
+    "learned",
+    "none",
+    "alibi",
+    "relative-bias",
+    "rope",
+    "vo-rope",
+]
 """Positional encoding of the attention models.
 
 - ``sinusoidal``: fixed sines and cosines, added to the embeddings (Vaswani et al. 2017, section 3.5).
 - ``sinusoidal-halves``: the same numbers in another order, all sines before all cosines, as in Marian.
+- ``sinusoidal-fairseq``: as in fairseq and M2M-100: halves, with frequencies from 1 to 1/10000 and positions from 2 on.
 - ``learned``: a trained embedding per position, added to the token embeddings.
 - ``none``: no positional encoding.
 - ``alibi``: a linear penalty on distance, added to the attention scores (Press et al. 2022).
+- ``relative-bias``: a trained bias per head and bucket of distances is added to the attention scores, the same in all
+  layers of a stack (Raffel et al. 2020, section 2.1: T5).
 - ``rope``: queries and keys are rotated by their positions, so scores depend on relative positions only (Su et al.
   2021).
 - ``vo-rope``: values are rotated by their own position, and the head's output is rotated back by the query's position,
@@ -28,12 +41,17 @@ Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi
   "the second type of rotary position embedding", https://kexue.fm/archives/10862); compare RoVE (García-Castellanos
   et al. 2026).
 """
-RELATIVE_POSITIONS = ("alibi", "rope", "vo-rope")  # used by self-attention, not added to the embeddings
+RELATIVE_POSITIONS = (
+    "alibi",
+    "relative-bias",
+    "rope",
+    "vo-rope",
+)  # used by self-attention, not added to the embeddings
 
 BlockKind = Literal["attention", "feed_forward", "norm", "embedding", "output"]
 BLOCKS: dict[BlockKind, dict[str, Callable[..., Any] | None]] = {
     "attention": {"multi-head": None},
-    "feed_forward": {"mlp": None},
+    "feed_forward": {"mlp": None, "gated": None},
     "norm": {"layer-norm": None, "rms-norm": None},
     "embedding": {"table": None},
     "output": {"linear": None},
@@ -55,7 +73,7 @@ class BlocksConfig(Section):
 
     family: str
     d_model: Annotated[int, Field(ge=4, le=1024, description="embedding size: width of every token's vector")] = 64
-    num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads per layer")] = 4
+    num_heads: Annotated[int, Field(ge=1, le=32, description="attention heads per layer")] = 4
     d_ff: Annotated[int, Field(ge=4, le=4096, description="hidden size of the feed-forward network")] = 128
     max_seq_len: Annotated[
         int, Field(ge=4, le=2_048, description="maximum sequence length in tokens, BOS and EOS included")
@@ -69,7 +87,10 @@ class BlocksConfig(Section):
     ] = "post"
     positions: Annotated[
         Positions,
-        Field(description="positional encoding; alibi, rope and vo-rope are relative, for self-attention only"),
+        Field(
+            description="positional encoding; alibi, relative-bias, rope and vo-rope are relative, for self-attention "
+            "only"
+        ),
     ] = "sinusoidal"
     position_period: Annotated[
         int,
@@ -91,6 +112,15 @@ class BlocksConfig(Section):
     embedding_norm: Annotated[
         bool, Field(description="layer normalization after the sum of token and position embeddings, as in BART"), FIXED
     ] = False
+    norm_eps: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=0.1,
+            description="number added to the variance in every norm; 0: 1e-5, or 1e-6 of rms-norm",
+        ),
+        FIXED,
+    ] = 0.0
     embedding_gain: Annotated[
         float, Field(gt=0, le=10, description="initial scale of the token embeddings, beside the positional encoding")
     ] = 1.0
@@ -101,7 +131,12 @@ class BlocksConfig(Section):
         str, Field(description="class of every attention: multi-head, or one that a plugin registers"), FIXED
     ] = "multi-head"
     feed_forward_block: Annotated[
-        str, Field(description="class of the feed-forward networks: mlp, or one that a plugin registers"), FIXED
+        str,
+        Field(
+            description="class of the feed-forward networks: mlp; gated, a gated linear unit of the activation, as in "
+            "T5 1.1; or one that a plugin registers"
+        ),
+        FIXED,
     ] = "mlp"
     norm_block: Annotated[
         str,
@@ -174,8 +209,8 @@ class TransformerConfig(BlocksConfig):
     """The encoder-decoder Transformer of Vaswani et al. 2017 ("Attention Is All You Need")."""
 
     family: Literal["transformer"] = "transformer"
-    num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="encoder layers")] = 2
-    num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="decoder layers")] = 2
+    num_encoder_layers: Annotated[int, Field(ge=1, le=24, description="encoder layers")] = 2
+    num_decoder_layers: Annotated[int, Field(ge=1, le=24, description="decoder layers")] = 2
     attention: Annotated[
         Attention,
         Field(
@@ -201,6 +236,11 @@ class TransformerConfig(BlocksConfig):
     source_bos: Annotated[
         bool,
         Field(description="the encoder reads the BOS of its source; otherwise nothing attends to it, as in Marian"),
+        FIXED,
+    ] = True
+    source_eos: Annotated[
+        bool,
+        Field(description="the encoder reads the EOS of its source; otherwise nothing attends to it"),
         FIXED,
     ] = True
     position_stretch: Annotated[
@@ -236,7 +276,7 @@ class TransformerConfig(BlocksConfig):
                 f"{self.attention!r} and model.attention_block={self.attention_block!r}; only multi-head attention "
                 "with a softmax uses it"
             )
-        if self.attention == "linear" and self.positions in ("alibi", "rope"):
+        if self.attention == "linear" and self.positions in ("alibi", "relative-bias", "rope"):
             raise ValueError(
                 f"model.attention='linear' has no scores that model.positions={self.positions!r} could change by "
                 "distance; choose other positions"
@@ -244,12 +284,11 @@ class TransformerConfig(BlocksConfig):
         return self
 
     @model_validator(mode="after")
-    def _check_source_bos(self) -> "TransformerConfig":
-        if not self.source_bos and (self.attention == "linear" or self.positions in RELATIVE_POSITIONS):
-            raise ValueError(
-                f"model.source_bos=False needs model.attention='full' or 'window' and positions that are added to the "
-                f"embeddings, not model.attention={self.attention!r} with model.positions={self.positions!r}"
-            )
+    def _check_source_ends(self) -> "TransformerConfig":
+        if not self.source_eos and self.attention == "linear":
+            raise ValueError("model.source_eos=False needs model.attention='full' or 'window', not 'linear'")
+        if not self.source_bos and self.attention == "linear":
+            raise ValueError("model.source_bos=False needs model.attention='full' or 'window', not 'linear'")
         return self
 
     @property
@@ -270,6 +309,23 @@ class DecoderOnlyConfig(BlocksConfig):
         bool,
         Field(description="the target follows the EOS of its source; otherwise it replaces EOS, which is masked"),
     ] = True
+    source_bos: Annotated[
+        bool, Field(description="the model reads the BOS of its source; otherwise nothing attends to it"), FIXED
+    ] = True
+    target_bos: Annotated[
+        bool,
+        Field(
+            description="the model reads the BOS of the target; otherwise it reads the last token of the source in its "
+            "place, so that the target continues the source as in GPT-2"
+        ),
+        FIXED,
+    ] = True
+
+    @model_validator(mode="after")
+    def _check_target_bos(self) -> "DecoderOnlyConfig":
+        if not self.target_bos and self.source_eos:
+            raise ValueError("model.target_bos=False needs model.source_eos=False: the target continues the source")
+        return self
 
     @property
     def summary(self) -> str:
@@ -326,163 +382,3 @@ class WatchedModelConfig(Section):
 
 
 ModelConfig = TransformerConfig | DecoderOnlyConfig | EncoderOnlyConfig | GRUConfig | WatchedModelConfig
-
-
-class TrainingConfig(Section):
-    """Settings of the training: data, optimizer, learning rate schedule and evaluation."""
-
-    steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimizer updates")] = 1000
-    batch_size: Annotated[
-        int, Field(ge=1, le=4096, description="sequences per batch; unused with tokens_per_batch")
-    ] = 64
-    gradient_accumulation_steps: Annotated[
-        int, Field(ge=1, le=256, description="gradient accumulation steps: batches per optimizer update")
-    ] = 1
-    training_sequences: Annotated[
-        int, Field(ge=0, le=100_000, description="size of a fixed training set; 0 draws new sequences for every batch")
-    ] = 0
-    group_by_length: Annotated[
-        bool, Field(description="put sequences of similar length into one batch, for less padding")
-    ] = False
-    tokens_per_batch: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=100_000,
-            description="token budget of a batch, for sources and for targets, PAD included; 0: batch_size sequences",
-        ),
-    ] = 0
-    micro_batch_tokens: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=100_000,
-            description="split each batch into parts of at most this many tokens per side: less memory, same gradient; "
-            "0: no split",
-        ),
-    ] = 0
-    optimizer: Annotated[
-        Literal["adam", "adamw", "adam-by-hand", "muon"],
-        Field(description="Adam; AdamW; Adam written out in this project; Muon for the matrices of the layers"),
-    ] = "adam"
-    weight_decay: Annotated[
-        float, Field(ge=0, le=1, description="adamw: decoupled weight decay of all matrices, times the learning rate")
-    ] = 0.0
-    learning_rate: Annotated[float, Field(gt=0, le=1, description="peak learning rate")] = 0.003
-    muon_learning_rate: Annotated[
-        float, Field(ge=0, le=1, description="muon: its peak learning rate; other parameters use Adam's learning_rate")
-    ] = 0.0
-    schedule: Annotated[
-        Literal["linear", "polynomial", "constant", "inverse-sqrt", "cosine", "one-cycle"],
-        Field(description="learning rate after warm-up: decay to zero, constant, decay by 1/√step; or one cycle"),
-    ] = "linear"
-    decay_power: Annotated[
-        float, Field(gt=0, le=10, description="polynomial: power of the linear decay; 1 is linear, 2 is quadratic")
-    ] = 1.0
-    warmup_steps: Annotated[int, Field(ge=0, le=100_000, description="steps of linear learning rate warm-up")] = 50
-    max_gradient_norm: Annotated[
-        float, Field(gt=0, le=1_000, description="gradient clipping: maximum norm of the gradient")
-    ] = 1.0
-    gradient_clipping: Annotated[
-        Literal["global", "per-parameter"],
-        Field(description="apply max_gradient_norm to the norm of all gradients together, or of each parameter's"),
-    ] = "global"
-    label_smoothing: Annotated[float, Field(ge=0, le=0.99, description="label smoothing, in training only")] = 0.0
-    teacher_forcing_ratio: Annotated[
-        float, Field(ge=0, le=1, description="fraction of decoder inputs from the target; the rest are predictions")
-    ] = 1.0
-    teacher_forcing_schedule: Annotated[
-        Literal["constant", "linear"],
-        Field(description="use that ratio throughout, or decrease it linearly from 1 over the run"),
-    ] = "constant"
-    precision: Annotated[
-        Literal["float32", "bfloat16", "auto"],
-        Field(
-            description="precision of matrix products, not of weights; auto: bfloat16 where the hardware is made for it"
-        ),
-    ] = "float32"
-    evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between evaluations")] = 50
-    validation_sequences: Annotated[int, Field(ge=1, le=10_000, description="held-out sequences per evaluation")] = 256
-    free_running_validation: Annotated[
-        bool,
-        Field(description="also measure the validation loss on the model's own output, to choose the best weights"),
-    ] = False
-    guided_alignment: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=100,
-            description="weight of a term of the training loss that teaches head 1 of the cross-attention in the layer "
-            "before the last the gold alignment; 0: none",
-        ),
-    ] = 0.0
-    patience: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=10_000,
-            description="stop after this many evaluations without a better validation loss; 0: never",
-        ),
-    ] = 0
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="random seed of the run")] = 0
-
-    @property
-    def summary(self) -> str:
-        """Length and optimizer of the training in a few words."""
-        return f"{self.steps:,} steps, {self.optimizer}"
-
-    @model_validator(mode="after")
-    def _check_schedule(self) -> "TrainingConfig":
-        if self.schedule == "one-cycle":
-            if self.warmup_steps:
-                raise ValueError(
-                    f"training.warmup_steps={self.warmup_steps} must be 0 with training.schedule='one-cycle', "
-                    "which has its own warm-up"
-                )
-        elif self.schedule == "inverse-sqrt" and not self.warmup_steps:
-            raise ValueError(
-                "training.warmup_steps=0 must be at least 1 with training.schedule='inverse-sqrt', "
-                "which decays by √(warmup_steps / step)"
-            )
-        if self.decay_power != 1 and self.schedule != "polynomial":
-            raise ValueError(
-                f"training.decay_power={self.decay_power} must be 1 with training.schedule={self.schedule!r}; "
-                "only 'polynomial' uses it"
-            )
-        if self.warmup_steps > self.steps:
-            raise ValueError(
-                f"training.warmup_steps={self.warmup_steps} must not be above training.steps={self.steps}; "
-                f"set both, such as training.steps={self.steps} and training.warmup_steps={max(1, self.steps // 10)}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_tokens_per_batch(self) -> "TrainingConfig":
-        if self.tokens_per_batch and not self.group_by_length:
-            raise ValueError(
-                f"training.tokens_per_batch={self.tokens_per_batch} must be 0 with training.group_by_length=False; "
-                "a token budget is filled with sequences of similar length"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_weight_decay(self) -> "TrainingConfig":
-        if self.weight_decay and self.optimizer != "adamw":
-            raise ValueError(
-                f"training.weight_decay={self.weight_decay} must be 0 with training.optimizer={self.optimizer!r}; "
-                "only 'adamw' uses it"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_muon_learning_rate(self) -> "TrainingConfig":
-        if self.optimizer == "muon" and not self.muon_learning_rate:
-            raise ValueError(
-                "training.muon_learning_rate=0.0 must be above 0 with training.optimizer='muon', such as 0.02"
-            )
-        if self.muon_learning_rate and self.optimizer != "muon":
-            raise ValueError(
-                f"training.muon_learning_rate={self.muon_learning_rate} must be 0 with "
-                f"training.optimizer={self.optimizer!r}; only 'muon' uses it"
-            )
-        return self

@@ -49,7 +49,8 @@ def generate(
         src: (B, S) int64, BOS first, EOS last, PAD after it.
         max_steps: maximum number of tokens, EOS included; at most the model's ``max_seq_len``.
         strategy: greedy by default.
-        prefix: forced first tokens of the output, (P,) for all sources or (B, P) int64.
+        prefix: forced first tokens of the output, (P,) for all sources or (B, P) int64; none are the model's own,
+            ``forced_start``, such as the language of its answers.
         num_candidates: how many of the most likely tokens to return for each step.
         need_weights: record the attention of all heads.
 
@@ -59,6 +60,8 @@ def generate(
     """
     if max_steps < 1:
         raise ValueError(f"max_steps={max_steps} must be at least 1")
+    if not len(prefix):
+        prefix = model.forced_start[:max_steps]
     forced = torch.as_tensor(prefix, dtype=torch.int64, device=src.device).expand(len(src), -1)
     if forced.shape[1] > max_steps:
         raise ValueError(f"prefix has {forced.shape[1]} tokens, more than max_steps={max_steps}")

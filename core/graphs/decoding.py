@@ -79,6 +79,8 @@ def _check_has_cache(model: Seq2Seq) -> None:
     check_can_be_traced(model)
     if not isinstance(model, Transformer | DecoderOnly):
         raise InputError("an encoder-only model answers in one pass, so there is no graph of one step")
+    if isinstance(model, DecoderOnly) and not model.config.target_bos:
+        raise InputError("model.target_bos=False: the first step reads a token of the source, which has no graph")
 
 
 def _example_src(model: Seq2Seq) -> torch.Tensor:

@@ -9,7 +9,7 @@ from torch import nn
 from torch._decomp import core_aten_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.graphs.graph import Graph, check_can_be_traced, flat_names, trace, weights_of
 from core.models import Seq2Seq
 from core.storage.errors import InputError

@@ -192,7 +192,7 @@ def inspect(
     reading = read_input(model, task, text)
     symbols = reading.symbols
     src = torch.tensor([[BOS_ID, *reading.ids, EOS_ID]], device=model.device)
-    forced = _read_prefix(task, prefix, model.max_seq_len)
+    forced = _read_prefix(task, prefix, model.max_seq_len) or list(model.forced_start)
     started = time.perf_counter()
     with interventions.applied_to(model) if interventions else nullcontext():
         decoded = generate(

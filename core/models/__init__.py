@@ -56,6 +56,12 @@ def count_parameters(model: torch.nn.Module) -> int:
 
 def assemble_model(config: ModelConfig, task: Task, generator: torch.Generator | None = None) -> Seq2Seq:
     """Build a model with PyTorch's default weights, to load saved weights into."""
+    model = _of_family(config, task, generator)
+    model.forced_start = task.forced_start
+    return model
+
+
+def _of_family(config: ModelConfig, task: Task, generator: torch.Generator | None) -> Seq2Seq:
     if isinstance(config, WatchedModelConfig):
         raise UnavailableError("model.family='watched' stands for a module of your own, which cannot be built here")
     sizes = len(task.src_vocab), len(task.tgt_vocab)

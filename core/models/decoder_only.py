@@ -7,10 +7,10 @@ from core.config.sections import DecoderOnlyConfig
 from core.models.embeddings import Embedding, build_embeddings, build_output
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, build_norm
-from core.models.positions import RelativeEncoding
+from core.models.relative_bias import build_relative
 from core.models.seq2seq import DecoderOutput, KeyValueCache, LayerCache, Memory, Seq2Seq
 from core.models.transformer import causal_mask
-from core.text.vocab import EOS_ID, PAD_ID
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 class DecoderOnly(Seq2Seq):
@@ -18,7 +18,8 @@ class DecoderOnly(Seq2Seq):
 
     A batch pads sources on the right, so PAD is between a source and its target: nothing attends to it, and the
     target's positions continue where its source ends. Without ``config.source_eos``, the source's EOS is treated like
-    PAD, so that only the target's BOS is between the two.
+    PAD, so that only the target's BOS is between the two. Without ``config.target_bos``, the target's first position
+    reads the last token of the source, which is treated like PAD in the source: the target continues it.
 
     Args:
         config: sizes and options; see ``core.config.sections.DecoderOnlyConfig``.
@@ -49,7 +50,7 @@ class DecoderOnly(Seq2Seq):
         self.layers = nn.ModuleList(layers)
         self.norm = build_norm(config, generator) if config.norm == "pre" else nn.Identity()
         self.output = build_output(config, generator, tgt_vocab_size)
-        self.relative = RelativeEncoding(config)
+        self.relative = build_relative(config, is_causal=True)
         self.attention = {("decoder", n): layer.self_attention for n, layer in enumerate(layers, start=1)}
         name_hook_points(self)
 
@@ -59,12 +60,20 @@ class DecoderOnly(Seq2Seq):
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
         if not self.config.source_eos:
             mask = mask & (src != EOS_ID)[:, None, None, :]
+        start: int | torch.Tensor = 0
+        if not self.config.source_bos:  # positions are counted from the next token
+            mask, start = mask & (src != BOS_ID)[:, None, None, :], src.new_full(src.shape[:1], -1)
+        order = torch.arange(src.shape[1], device=src.device)
+        last = None
+        if not self.config.target_bos:
+            end = (mask[:, 0] * order).amax(dim=-1)  # (B, 1); 0, the position of BOS, if the source is empty
+            last, mask = src.gather(1, end), mask & (order != end)[:, None, None, :]
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
-        ids = torch.arange(src.shape[1], device=src.device)[None]
+        ids = self._src_ids(src.shape[1])
         causal = causal_mask(src.shape[1], device=src.device)
         context = DecoderContext(mask if causal is None else mask & causal, positions=self.relative(ids, ids))
-        x, layers = self._read(embed(src), tuple(LayerCache(None) for _ in self.layers), context)
-        return Memory(x, mask, past=KeyValueCache(layers))
+        x, layers = self._read(embed(src, start), tuple(LayerCache(None) for _ in self.layers), context)
+        return Memory(x, mask, past=KeyValueCache(layers), last=last)
 
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: KeyValueCache | None = None) -> DecoderOutput:
         """Read the next target tokens (B, T) int64; see ``Seq2Seq.decode``. Keys are the source, then the target."""
@@ -77,13 +86,21 @@ class DecoderOnly(Seq2Seq):
         set_step(past)
         starts = memory.mask.sum(dim=-1)[:, 0, 0]  # (B,): where each source ends
         tgt_ids = starts[:, None] + torch.arange(end, device=tgt_in.device)  # (B, past + T)
-        src_ids = torch.arange(memory.mask.shape[-1], device=tgt_in.device).expand(tgt_in.shape[0], -1)
+        src_ids = self._src_ids(memory.mask.shape[-1]).expand(tgt_in.shape[0], -1)
+        if not self.config.target_bos and not past:
+            if memory.last is None:
+                raise ValueError("this memory lacks the last token of its source, which the target begins with")
+            tgt_in = torch.cat([memory.last, tgt_in[:, 1:]], dim=1)
         positions = self.relative(tgt_ids[:, past:], torch.cat([src_ids, tgt_ids], dim=1))
         mask = self._mask(memory, tgt_in.shape[1], past)
         x, layers = self._read(
             self.tgt_embedding(tgt_in, starts + past), cache.layers, DecoderContext(mask, None, positions)
         )
         return DecoderOutput(self.output(x, self.tgt_embedding), KeyValueCache(layers, end))
+
+    def _src_ids(self, length: int) -> torch.Tensor:
+        """Return the position ids of a source, (1, S) int64."""
+        return torch.arange(length, device=self.device)[None] - (0 if self.config.source_bos else 1)
 
     def _read(
         self, x: torch.Tensor, caches: tuple[LayerCache, ...], context: DecoderContext

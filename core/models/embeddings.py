@@ -67,12 +67,13 @@ def build_embedding(config: BlocksConfig, generator: torch.Generator | None, voc
     if config.positions == "learned":
         positions = nn.Parameter(torch.empty(rows, config.d_model))
     elif config.positions.startswith("sinusoidal"):
-        positions = sinusoidal_positions(rows, config.d_model, in_halves=config.positions == "sinusoidal-halves")
+        kind = config.positions.removeprefix("sinusoidal-")
+        positions = sinusoidal_positions(rows, config.d_model, in_halves=kind == "halves", is_fairseq=kind == "fairseq")
     embedding = Embedding(vocab_size, config.d_model, Dropout(config.dropout, generator), positions)
     if not config.scale_embeddings:
         embedding.scale = 1.0
     if config.embedding_norm:
-        embedding.norm = nn.LayerNorm(config.d_model)
+        embedding.norm = nn.LayerNorm(config.d_model, eps=config.norm_eps or 1e-5)
     return embedding
 
 

@@ -7,7 +7,7 @@ from core.config.sections import EncoderOnlyConfig
 from core.models.embeddings import build_embedding, build_output
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import EncoderLayer, build_norm
-from core.models.positions import RelativeEncoding
+from core.models.relative_bias import build_relative
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
 from core.text.vocab import PAD_ID
 
@@ -48,7 +48,7 @@ class EncoderOnly(Seq2Seq):
         self.encoder_layers = nn.ModuleList(layers)
         self.encoder_norm = build_norm(config, generator) if config.norm == "pre" else nn.Identity()
         self.output = build_output(config, generator, tgt_vocab_size)
-        self.relative = RelativeEncoding(config)
+        self.relative = build_relative(config, is_causal=False)
         self.attention = {("encoder", n): layer.self_attention for n, layer in enumerate(layers, start=1)}
         name_hook_points(self)
 

@@ -7,7 +7,10 @@ from core.models.attention import MultiHeadAttention
 from core.models.cells import Cell
 from core.models.embeddings import Embedding
 from core.models.layers import FeedForward
+from core.models.relative_bias import RelativeBias
 from core.text.vocab import PAD_ID
+
+RELATIVE_BIAS_STD = 0.1  # of scores, whose differences are about 1 where attention is sharp
 
 
 def initialize(
@@ -34,11 +37,10 @@ def initialize(
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=embedding_gain * module.embedding_dim**-0.5, generator=generator)
             module.weight.data[PAD_ID] = 0  # drawn too, so the other rows do not depend on it
-        elif isinstance(module, nn.LayerNorm):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, nn.RMSNorm) and module.weight is not None:
-            nn.init.ones_(module.weight)
+        elif isinstance(module, RelativeBias):
+            nn.init.normal_(module.weight, std=RELATIVE_BIAS_STD, generator=generator)
+        elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
+            _initialize_norm(module)
     for module in model.modules():
         if isinstance(module, MultiHeadAttention | FeedForward):
             last = module.w_o if isinstance(module, MultiHeadAttention) else module.narrow
@@ -49,6 +51,13 @@ def _initialize_linear(module: nn.Linear, generator: torch.Generator) -> None:
     if module.weight is not None:  # otherwise tied to an embedding
         nn.init.xavier_uniform_(module.weight, generator=generator)
     if module.bias is not None:
+        nn.init.zeros_(module.bias)
+
+
+def _initialize_norm(module: nn.LayerNorm | nn.RMSNorm) -> None:
+    if module.weight is not None:
+        nn.init.ones_(module.weight)
+    if isinstance(module, nn.LayerNorm):
         nn.init.zeros_(module.bias)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -14,24 +15,36 @@ from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
 from core.models.seq2seq import LayerCache
 
+ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
 
 class FeedForward(nn.Module):
     """Position-wise feed-forward network: two linear maps with a ReLU (Vaswani et al. 2017, eq. 2), GELU or SiLU.
 
-    ``config.activation_dropout`` drops activations between them; the dropout of the output is the layer's.
+    A gated one multiplies what is widened by the activation of a third map (Shazeer 2020). The dropout of activations
+    is ``config.activation_dropout``; that of the output is the layer's.
     """
 
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.widen = nn.Linear(config.d_model, config.d_ff)
         self.narrow = nn.Linear(config.d_ff, config.d_model)
-        self.activation: Callable[[torch.Tensor], torch.Tensor] = getattr(F, config.activation)  # relu, gelu or silu
+        self.gate = nn.Linear(config.d_model, config.d_ff) if config.feed_forward_block == "gated" else None
+        self.activation = ACTIVATIONS[config.activation]
         self.dropout = Dropout(config.activation_dropout, generator)
         self.hook_post, self.hook_out = HookPoint(), HookPoint()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (B, T, D) float to the same shape."""
-        return self.hook_out(self.narrow(self.dropout(self.hook_post(self.activation(self.widen(x))))))
+        gate, wide = (self.widen, None) if self.gate is None else (self.gate, self.widen(x))
+        hidden = self.activation(gate(x))
+        hidden = hidden if wide is None else hidden * wide
+        return self.hook_out(self.narrow(self.dropout(self.hook_post(hidden))))
 
 
 def build_attention(
@@ -61,7 +74,9 @@ def build_norm(config: BlocksConfig, generator: torch.Generator | None) -> nn.Mo
     block = config.build_block("norm", generator)
     if block is not None:  # an empty nn.Sequential is false
         return block
-    return nn.RMSNorm(config.d_model, eps=1e-6) if config.norm_block == "rms-norm" else nn.LayerNorm(config.d_model)
+    if config.norm_block == "rms-norm":
+        return nn.RMSNorm(config.d_model, eps=config.norm_eps or 1e-6)
+    return nn.LayerNorm(config.d_model, eps=config.norm_eps or 1e-5)
 
 
 class Layer(nn.Module):

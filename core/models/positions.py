@@ -9,17 +9,20 @@ from torch import nn
 from core.config.sections import BlocksConfig
 
 
-def sinusoidal_positions(length: int, d_model: int, *, in_halves: bool = False) -> torch.Tensor:
+def sinusoidal_positions(
+    length: int, d_model: int, *, in_halves: bool = False, is_fairseq: bool = False
+) -> torch.Tensor:
     """Return the table of sinusoidal encodings, (length, d_model) float32.
 
     PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle (Vaswani et al. 2017,
-    section 3.5). ``in_halves`` puts all sines before all cosines, as Marian does.
+    section 3.5). ``in_halves`` puts all sines before all cosines, as Marian does. ``is_fairseq`` does so too, divides
+    by d_model - 2 instead, and counts positions from 2.
     """
-    position = torch.arange(length, dtype=torch.float64)[:, None]
-    frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000) / d_model))
+    position, divisor = torch.arange(length, dtype=torch.float64)[:, None] + 2 * is_fairseq, d_model - 2 * is_fairseq
+    frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000) / divisor))
     angle = position * frequency  # (length, d_model / 2)
     waves = [angle.sin(), angle.cos()]
-    return (torch.cat(waves, dim=1) if in_halves else torch.stack(waves, dim=-1).flatten(1)).float()
+    return (torch.cat(waves, dim=1) if in_halves or is_fairseq else torch.stack(waves, dim=-1).flatten(1)).float()
 
 
 def alibi_slopes(num_heads: int) -> torch.Tensor:
@@ -89,7 +92,7 @@ class RelativePositions:
     """Relative positions for self-attention, in addition to positions added to the embeddings.
 
     Attributes:
-        bias: added to the scores, broadcastable to (B, H, Tq, Tk) float; None unless positions are "alibi".
+        bias: added to the scores, broadcastable to (B, H, Tq, Tk) float; of "alibi" and "relative-bias".
         rope: rotation of queries and keys; None unless positions are "rope".
         vo_rope: rotation of the values, and back at the queries; None unless positions are "vo-rope".
     """

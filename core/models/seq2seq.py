@@ -124,6 +124,7 @@ class Memory:
         mask: (B, 1, 1, S) bool, True where the source is not PAD.
         final: (L, B, D) float, the last state of each recurrent layer, (L, B, 2 D) of LSTMs; or None.
         past: in a decoder-only model, the cache that contains the source.
+        last: (B, 1) int64, in a decoder-only model without BOS the last token of the source; else None.
         stride: (B, 1) float, step between consecutive position ids on both sides, drawn in training with
             ``position_stretch``; None for 1.
     """
@@ -132,6 +133,7 @@ class Memory:
     mask: torch.Tensor
     final: torch.Tensor | None = None
     past: KeyValueCache | None = None
+    last: torch.Tensor | None = None
     stride: torch.Tensor | None = None
 
     def select(self, index: torch.Tensor) -> "Memory":
@@ -142,6 +144,7 @@ class Memory:
             mask=self.mask[index],
             final=None if self.final is None else self.final[:, index],
             past=None if self.past is None else self.past.select(index),
+            last=None if self.last is None else self.last[index],
             stride=None if self.stride is None else self.stride[index],
         )
 
@@ -186,11 +189,13 @@ class Seq2Seq(nn.Module, ABC):
         max_seq_len: maximum number of ids of a source and, over all calls, of a decoder input, special tokens included.
         vocab_sizes: tokens of the source and of the target vocabulary, special ones included.
         attention: its attention modules by block and layer, numbered from 1.
+        forced_start: ids that ``generate`` makes every output begin with, unless it gets another prefix.
     """
 
     max_seq_len: int
     vocab_sizes: tuple[int, int]
     attention: Mapping[tuple[Block, int], MultiHeadAttention | AdditiveAttention] = {}
+    forced_start: tuple[int, ...] = ()
 
     @property
     def heads(self) -> tuple[Head, ...]:

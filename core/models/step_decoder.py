@@ -45,6 +45,8 @@ def step_decoder(model: Seq2Seq, memory: Memory, rows_per_source: int) -> "StepD
     config, states = model.config, memory.states
     if config.activation not in ("relu", "gelu") or config.attention_scale != "sqrt":
         return None
+    if config.feed_forward_block == "gated":
+        return None
     if config.positions in RELATIVE_POSITIONS or config.attention != "full" or torch.is_autocast_enabled("cpu"):
         return None
     if states.device.type != "cpu" or states.dtype != torch.float32 or not memory.mask.any(dim=-1).all():

@@ -7,9 +7,10 @@ from core.config.sections import RELATIVE_POSITIONS, TransformerConfig
 from core.models.embeddings import Embedding, build_embeddings, build_output
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer, build_norm
-from core.models.positions import NO_POSITIONS, RelativeEncoding, RelativePositions
+from core.models.positions import NO_POSITIONS, RelativePositions
+from core.models.relative_bias import build_relative
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
-from core.text.vocab import BOS_ID, PAD_ID
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 class Transformer(Seq2Seq):
@@ -46,7 +47,7 @@ class Transformer(Seq2Seq):
             build_norm(config, generator) if is_normed else nn.Identity() for _ in range(2)
         )
         self.output = build_output(config, generator, tgt_vocab_size)
-        self.relative = RelativeEncoding(config)
+        self.relative, self.decoder_relative = (build_relative(config, is_causal=each) for each in (False, True))
         self.attention = {
             **{("encoder", n): layer.self_attention for n, layer in enumerate(encoder, start=1)},
             **{("decoder", n): layer.self_attention for n, layer in enumerate(decoder, start=1)},
@@ -63,9 +64,11 @@ class Transformer(Seq2Seq):
         start: int | torch.Tensor = 0
         if not self.config.source_bos:  # nothing attends to it, and positions are counted from the next token
             mask, start = mask & (src != BOS_ID)[:, None, None, :], src.new_full(src.shape[:1], -1)
+        if not self.config.source_eos:
+            mask = mask & (src != EOS_ID)[:, None, None, :]
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         stride = self._draw_stride(src.shape[0])
-        x, positions = embed(src, start), self._relative_positions(0, src.shape[1], stride)
+        x, positions = embed(src, start), self._positions_of(self.relative, 0, src.shape[1], stride)
         window = window_mask(src.shape[1], self.config.attention_window, src.device)
         visible = mask if window is None else mask & window
         for layer in self.encoder_layers:
@@ -81,7 +84,7 @@ class Transformer(Seq2Seq):
         past, end = cache.length, cache.length + tgt_in.shape[1]
         set_step(past)
         mask = causal_mask(tgt_in.shape[1], past, tgt_in.device, self.config.attention_window)
-        context = DecoderContext(mask, memory.mask, self._relative_positions(past, end, memory.stride))
+        context = DecoderContext(mask, memory.mask, self._positions_of(self.decoder_relative, past, end, memory.stride))
         x, caches = self.tgt_embedding(tgt_in, past), []
         for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):
             x, layer_cache = layer(x, layer_cache, context)
@@ -89,13 +92,15 @@ class Transformer(Seq2Seq):
         logits = self.output(self.decoder_norm(x), self.tgt_embedding)
         return DecoderOutput(logits, KeyValueCache(tuple(caches), end))
 
-    def _relative_positions(self, start: int, end: int, stride: torch.Tensor | None) -> RelativePositions:
+    def _positions_of(
+        self, relative: nn.Module, start: int, end: int, stride: torch.Tensor | None
+    ) -> RelativePositions:
         """Return the relative positions of queries ``start`` to ``end`` and keys 0 to ``end``, ``stride`` apart."""
         if self.config.positions not in RELATIVE_POSITIONS:
             return NO_POSITIONS
         ids = torch.arange(end, device=self.device)[None]
         ids = ids if stride is None else ids * stride
-        return self.relative(ids[:, start:], ids)
+        return relative(ids[:, start:], ids)
 
     def _draw_stride(self, batch_size: int) -> torch.Tensor | None:
         """In training, draw the distance between neighboring tokens of each sequence, (B, 1) float; None for 1.

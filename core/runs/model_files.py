@@ -12,9 +12,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from core.models.positions import sinusoidal_positions
 from core.storage.errors import LabError
 
 MAX_MODEL_BYTES = 4 * 1024**3
+_SINES_ROUNDING = 2.5e-3  # bfloat16 rounds numbers up to 1 by at most 2 ** -9
+_STATE_KEYS = "model_state_dict", "state_dict", "model"  # of checkpoints that hold more than weights
 
 
 class ModelImportError(LabError):
@@ -80,11 +83,14 @@ def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
             f"{file.name} has no tensors, or holds more than tensors, and nothing else is loaded; "
             "save model.state_dict() with torch.save"
         ) from error
-    for key in ("model_state_dict", "state_dict", "model"):
+    for key in _STATE_KEYS:
         if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
             state = state[key]
     if not isinstance(state, Mapping) or not all(isinstance(each, torch.Tensor) for each in state.values()):
-        raise ModelImportError(f"{file.name} is not a state dict: names of tensors and their values")
+        raise ModelImportError(
+            f"{file.name} is not a state dict: names of tensors and their values; nor a dictionary that has one under "
+            f"{', '.join(map(repr, _STATE_KEYS))}"
+        )
     return dict(state)
 
 
@@ -99,3 +105,9 @@ def read_json(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ModelImportError(f"{file.name} is not a JSON object")
     return content
+
+
+def is_sinusoidal(table: torch.Tensor, *, in_halves: bool = False) -> bool:
+    """Whether a table (length, d_model) float of any precision has the sinusoidal encodings, up to its rounding."""
+    sines = sinusoidal_positions(*table.shape, in_halves=in_halves)
+    return torch.allclose(table.float(), sines, rtol=0, atol=_SINES_ROUNDING)

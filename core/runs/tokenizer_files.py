@@ -5,11 +5,12 @@ are taken from it; ``core.text.subwords`` checks them and builds SentencePiece's
 """
 
 import json
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
@@ -19,6 +20,8 @@ from core.text.subwords import NUM_BYTES, WORD_START, Normalization, SubwordErro
 MODELS, VOCABULARY, TARGET_VOCABULARY = ("source.spm", "target.spm"), "vocab.json", "target_vocab.json"
 MERGES, TOKENIZER = "merges.txt", "tokenizer.json"
 UNKNOWN = "<unk>"
+VISIBLE_SPACE = "␣"  # in a token that has a space, where text is split at spaces
+_BRACKETED = re.compile(r"<.+>|\[.+\]")
 _MAX_FILE_BYTES = 32 * 1024**2
 _NORMAL, _UNK, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)  # SentencePiece.Type
 _ALGORITHMS = {1: "unigram", 2: "bpe"}  # TrainerSpec.ModelType
@@ -27,7 +30,12 @@ _RULES = get_args(Normalization)
 
 @dataclass(frozen=True)
 class Pieces:
-    """What text is split into, and how; see ``SubwordTokenizer`` for the fields."""
+    """What text is split into, and how; see ``SubwordTokenizer`` for most fields.
+
+    Attributes:
+        file: that it was read from.
+        every: all pieces in the order of the file, also those that text is not split into.
+    """
 
     file: str
     algorithm: str
@@ -36,14 +44,22 @@ class Pieces:
     byte_fallback: bool = False
     normalization: str = "identity"
     remove_extra_whitespaces: bool = False
+    every: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class NamedVocabulary:
-    """The tokens of one side by their ids in the model, and the pieces that its text is split into."""
+    """The tokens of one side by their ids in the model, and the pieces that its text is split into.
+
+    Attributes:
+        languages: tokens that stand for languages.
+        default_language: of sources, if the tokenizer has one.
+    """
 
     names: tuple[str, ...]
     pieces: Pieces
+    languages: tuple[str, ...] = ()
+    default_language: str = ""
 
     @property
     def unk(self) -> int | None:
@@ -58,7 +74,7 @@ class NamedVocabulary:
         """
         try:
             return SubwordTokenizer.model_validate(
-                {name: value for name, value in vars(self.pieces).items() if name != "file"}
+                {name: value for name, value in vars(self.pieces).items() if name not in ("file", "every")}
                 | {"vocabulary": tuple(self.names[index] for index in ids), "has_unk": self.unk is not None}
             )
         except ValidationError as error:
@@ -70,29 +86,49 @@ def id_tokenizer(ids: Sequence[int], *, has_unk: bool = False) -> SubwordTokeniz
     return _words([str(index) for index in ids], has_unk=has_unk)
 
 
-def word_tokenizer(file: Path, size: int, ids: Sequence[int], *, has_unk: bool) -> SubwordTokenizer:
-    """Return the tokenizer of a model whose tokens are the lines of a file, by id; text is split at spaces.
+def read_lines(file: Path) -> list[str]:
+    """Return the lines of a file, which are the tokens of a model by id; SubwordError if it cannot be read."""
+    lines = _read(file).decode(errors="replace").removesuffix("\n").split("\n")  # others separate no lines here
+    return [line.removesuffix("\r") for line in lines]
 
-    Args:
-        size: tokens of the vocabulary.
-        ids: of the tokens after the special ones, in the order of the model.
+
+def named_tokenizer(
+    names: Sequence[str], size: int, ids: Sequence[int], *, has_unk: bool, label: str
+) -> SubwordTokenizer:
+    """Return the tokenizer of a model whose tokens have these names, by id.
+
+    Text is split at spaces, and a space within a token is typed as ``␣``. It is split into characters if the tokens are
+    characters and the space is one of them; names in angle or square brackets do not count.
 
     Raises:
-        SubwordError: the file cannot be read, or has another number of lines, a line with a space, or one twice.
+        SubwordError: there are not ``size`` names; one is empty or occurs twice.
     """
-    lines = _read(file).decode(errors="replace").splitlines()
-    if len(lines) != size:
-        raise SubwordError(f"{file.name} has {len(lines):,} lines; the model has {size:,} tokens")
+    if len(names) != size:
+        raise SubwordError(f"{label} has {len(names):,} tokens; the model has {size:,}")
+    tokens = [names[index] for index in ids]
+    plain = [token for token in tokens if not _BRACKETED.fullmatch(token)]
     try:
-        return _words([lines[index] for index in ids], has_unk=has_unk)
+        if " " in plain and all(len(token) == 1 for token in plain):
+            return _without_scores("characters", [WORD_START if each == " " else each for each in tokens], has_unk)
+        return _words([token.replace(" ", VISIBLE_SPACE) for token in tokens], has_unk=has_unk)
     except ValidationError as error:
-        raise SubwordError(f"{file.name}: {error.errors()[0]['msg']}") from error
+        raise SubwordError(f"{label}: {error.errors()[0]['msg']}") from error
 
 
 def _words(words: Sequence[str], *, has_unk: bool) -> SubwordTokenizer:
-    pieces = tuple(WORD_START + word for word in words)
-    scores = (0.0,) * len(pieces)
-    return SubwordTokenizer(algorithm="words", pieces=pieces, scores=scores, byte_fallback=False, has_unk=has_unk)
+    return _without_scores("words", [WORD_START + word for word in words], has_unk)
+
+
+def _without_scores(
+    algorithm: Literal["words", "characters"], pieces: Sequence[str], has_unk: bool
+) -> SubwordTokenizer:
+    return SubwordTokenizer(
+        algorithm=algorithm,
+        pieces=tuple(pieces),
+        scores=(0.0,) * len(pieces),
+        byte_fallback=False,
+        has_unk=has_unk,
+    )
 
 
 def marian_tokenizers(folder: Path, sizes: tuple[int, int]) -> tuple[NamedVocabulary, NamedVocabulary] | None:
@@ -113,7 +149,7 @@ def marian_tokenizers(folder: Path, sizes: tuple[int, int]) -> tuple[NamedVocabu
     target = TARGET_VOCABULARY if (folder / TARGET_VOCABULARY).is_file() else VOCABULARY
     sides = []
     for model, vocabulary, size in zip(MODELS, (VOCABULARY, target), sizes, strict=True):
-        content = _read_json(folder / vocabulary)
+        content = read_json_object(folder / vocabulary)
         sides.append(NamedVocabulary(_by_id(content, size, vocabulary), read_sentencepiece(folder / model)))
     return sides[0], sides[1]
 
@@ -128,11 +164,11 @@ def bart_tokenizer(folder: Path, size: int) -> NamedVocabulary | None:
         SubwordError: a file is missing or damaged, or ``tokenizer.json`` has another kind of tokenizer.
     """
     if (folder / VOCABULARY).is_file() and (folder / MERGES).is_file():
-        file, content = VOCABULARY, _read_json(folder / VOCABULARY)
+        file, content = VOCABULARY, read_json_object(folder / VOCABULARY)
         lines = _read(folder / MERGES).decode(errors="replace").splitlines()
         merges = [line.split() for line in lines if line and not line.startswith("#version")]
     elif (folder / TOKENIZER).is_file():
-        file, model = TOKENIZER, _read_json(folder / TOKENIZER).get("model")
+        file, model = TOKENIZER, read_json_object(folder / TOKENIZER).get("model")
         if not isinstance(model, dict) or model.get("type") != "BPE" or not isinstance(model.get("vocab"), dict):
             raise SubwordError(f"{TOKENIZER}: its model is not byte-level BPE, as BART's is")
         content = model["vocab"]
@@ -174,7 +210,8 @@ def _by_id(content: dict[str, Any], size: int, file: str) -> tuple[str, ...]:
     return tuple(f"<{index}>" if name is None else name for index, name in enumerate(names))
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def read_json_object(file: Path) -> dict[str, Any]:
+    """Return the JSON object of a tokenizer's file; SubwordError if there is none."""
     try:
         content = json.loads(_read(file))
     except (ValueError, RecursionError) as error:
@@ -232,7 +269,19 @@ def read_sentencepiece(file: Path) -> Pieces:
         byte_fallback=bool(trainer.get(35)),
         normalization=rule or "identity",
         remove_extra_whitespaces=bool(normalizer.get(4, 1)),
+        every=tuple(piece for piece, *_ in named),
     )
+
+
+def rule_of_charsmap(charsmap: bytes) -> str:
+    """Return the name of the rule that SentencePiece has this table for; SubwordError if it has none."""
+    import sentencepiece
+
+    for rule in _RULES[1:]:  # identity has none
+        spec = dict(_fields(sentencepiece.SentencePieceNormalizer(rule_name=rule).serialized_normalizer_spec()))
+        if spec.get(2) == charsmap:
+            return rule
+    raise SubwordError(f"the tokenizer normalizes text by a table of its own, not by {', '.join(_RULES[1:])}")
 
 
 def _has_known_rule(rule: str, normalizer: dict[int, int | bytes]) -> bool:

@@ -6,22 +6,23 @@ from names and shapes, and from the values that most models have; the user corre
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from core.config.sections import Activation, Norm, Section, TransformerConfig
-from core.models.positions import sinusoidal_positions
 from core.models.transformer import Transformer
-from core.runs.hugging_face import ImportedModel, validated
-from core.runs.model_files import ModelImportError
-from core.runs.tokenizer_files import id_tokenizer, word_tokenizer
+from core.runs.imported_model import ImportedModel, validated
+from core.runs.model_files import ModelImportError, is_sinusoidal
+from core.runs.special_ids import proposed_ids, rare_end
+from core.runs.tokenizer_files import id_tokenizer, named_tokenizer, read_lines
 from core.storage import bounded_yaml
 from core.text.subwords import SubwordTokenizer, SubwordTokenizers
 
+Side = Literal["source", "target"]
 _Name = Annotated[str, Field(max_length=200)]
 _Id = Annotated[int, Field(ge=0)]
 _FIRST = "layers.0.self_attn.in_proj_weight"
@@ -46,8 +47,15 @@ _LAYER_NAMES = {  # of ours → of theirs, in a layer of the encoder and of the 
 }
 _PARTS = ("weight", "bias")
 _MAX_LISTED = 30  # tensors
+_USUAL_EPS = 1e-5
+_NUM_SPECIAL = 4  # PAD, BOS, EOS and UNK
 _ATTENTION = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
-_UNSAID = "num_heads, norm, activation and scale_embeddings are not in the weights: compare outputs with the model's"
+_UNSAID = ("num_heads", "norm", "activation", "scale_embeddings", "pad_id", "bos_id", "eos_id", "unk_id")
+ANY_MODEL = (
+    "Attention modules of another kind have other tensors, which no mapping covers; lab.diagnose(model, src, tgt, …) "
+    "examines any model"
+)
+_DRAFT = "--propose FILE writes a draft to correct, and --mapping FILE imports with it"
 _IS_POSITION = re.compile(r"pos|(^|[._])pe($|[._])")
 _IS_SOURCE = re.compile(r"src|source|enc|input")
 _IS_TARGET = re.compile(r"tgt|trg|target|dec|output")
@@ -65,7 +73,7 @@ class ModelMapping(Section):
     source_positions: Annotated[_Name, Field(description="table of positions; empty for sines or none")] = ""
     target_positions: Annotated[_Name, Field(description="table of positions; may be the source's")] = ""
     sines: Annotated[bool, Field(description="sines are added to the embeddings, as in the paper")] = True
-    num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads; the weights do not say")] = 8
+    num_heads: Annotated[int, Field(ge=1, le=32, description="attention heads; the weights do not say")] = 8
     norm: Annotated[Norm, Field(description="pre if norm_first=True; the weights do not say")] = "post"
     activation: Annotated[Activation, Field(description="of the feed-forward network; the weights do not say")] = "relu"
     scale_embeddings: Annotated[bool, Field(description="embeddings × √d_model; the weights do not say")] = True
@@ -74,11 +82,33 @@ class ModelMapping(Section):
     bos_id: Annotated[_Id, Field(description="id of the token that begins a target")]
     eos_id: Annotated[_Id, Field(description="id of the token that ends a target")]
     unk_id: Annotated[int, Field(ge=-1, description="id of the token for unknown ones; -1 for none")] = -1
-    source_bos: Annotated[bool, Field(description="sources begin with bos_id; they end with eos_id")] = True
+    source_bos: Annotated[bool, Field(description="sources begin with bos_id")] = True
+    source_eos: Annotated[bool, Field(description="sources end with eos_id")] = True
+    source_ids: Annotated[
+        list[int],
+        Field(description="ids of PAD, BOS, EOS and UNK in sources, -1 for none, if they differ; empty if they do not"),
+    ] = []  # noqa: RUF012 - pydantic copies it
+    norm_eps: Annotated[float, Field(ge=0, le=0.1, description="eps of the layer norms; the weights do not say")] = 1e-5
+    dropout: Annotated[float, Field(ge=0, le=0.9, description="of a training that begins with this model")] = 0.0
     source_tokens: Annotated[
         _Name, Field(description="file of source tokens, one a line, by id; empty for numbers")
     ] = ""
     target_tokens: Annotated[_Name, Field(description="file of target tokens")] = ""
+
+    @model_validator(mode="after")
+    def _check_source_ids(self) -> "ModelMapping":
+        ids = self.source_ids
+        if ids and (len(ids) != _NUM_SPECIAL or min(ids) < -1 or ids[0] < 0):
+            raise ValueError(f"source_ids={ids} must be four ids, those of PAD, BOS, EOS and UNK, or none")
+        return self
+
+    def ids(self, side: Side) -> tuple[int, int, int, int]:
+        """Return the ids of PAD, BOS, EOS and UNK on a side; -1 for none."""
+        target = self.pad_id, self.bos_id, self.eos_id, self.unk_id
+        if side == "target" or not self.source_ids:
+            return target
+        pad, bos, eos, unk = self.source_ids
+        return pad, bos, eos, unk
 
 
 def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
@@ -88,7 +118,13 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
         ModelImportError: there are no layers of ``nn.TransformerEncoder`` and ``nn.TransformerDecoder``, or no
             embeddings or output layer beside them.
     """
-    encoder, decoder = _stacks(state)
+    encoders, decoders = _stacks(state)
+    if len(encoders) + len(decoders) > 2:
+        raise ModelImportError(
+            f"the weights have {len(encoders)} encoders and {len(decoders)} decoders of nn.Transformer; name one of "
+            f"each in the mapping. {_DRAFT}"
+        )
+    encoder, decoder = encoders[0], decoders[0]
     width = state[decoder + _FIRST].shape[1]
     others = _outside(state, encoder, decoder)
     positions = [name for name in others if _IS_POSITION.search(name) and _table(state[name], width) is not None]
@@ -98,19 +134,18 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
     if not embeddings or len(outputs) > 1:
         raise ModelImportError(
             f"the weights have {len(embeddings)} embeddings and {len(outputs)} output layers with a bias, matrices of "
-            f"{width} columns outside the layers; write the mapping by hand"
+            f"{width} columns outside the layers; name them in the mapping. {_DRAFT}"
         )
     if not outputs and len(embeddings) > 1:  # an output layer without bias comes last
         outputs.append(embeddings.pop())
     source = _named(embeddings, _IS_SOURCE, embeddings[0])
     target = _named([each for each in embeddings if each != source], _IS_TARGET, source)
-    # torchtext's tutorials number UNK, PAD, BOS, EOS; most others PAD, BOS, EOS.
-    pad, bos, eos, unk = (1, 2, 3, 0) if _zero_row(state[target]) == 1 else (0, 1, 2, -1)
     learned = [name for name in positions if not _is_sines(state[name], width)]
     source_positions = _named(learned, _IS_SOURCE, learned[0]) if learned else ""
     target_positions = _named([name for name in learned if name != source_positions], _IS_TARGET, source_positions)
     lengths = [len(table) for name in positions if (table := _table(state[name], width)) is not None]
     bias = outputs[0].removesuffix("weight") + "bias" if outputs else ""
+    pad, bos, eos, unk = proposed_ids(state[target], state.get(bias))
     return ModelMapping(
         encoder=encoder,
         decoder=decoder,
@@ -131,31 +166,29 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
     )
 
 
-def _stacks(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
-    """Return what stands before ``layers.0`` in the names of the encoder's and the decoder's tensors."""
-    starts = {name.removesuffix(_FIRST) for name in state if name.endswith(_FIRST)}
-    decoders = {each for each in starts if each + _CROSS in state}
-    if len(decoders) != 1 or len(starts - decoders) != 1:
+def _stacks(state: Mapping[str, torch.Tensor]) -> tuple[list[str], list[str]]:
+    """Return what stands before ``layers.0`` in the names of tensors: of all encoders, and of all decoders.
+
+    Raises:
+        ModelImportError: there is no encoder or no decoder, so that no mapping could name one.
+    """
+    starts = [name.removesuffix(_FIRST) for name in state if name.endswith(_FIRST)]
+    decoders = [each for each in starts if each + _CROSS in state]
+    encoders = [each for each in starts if each not in decoders]
+    if not decoders or not encoders:
         raise ModelImportError(
-            f"the weights have {len(starts - decoders)} encoders and {len(decoders)} decoders of nn.Transformer, by "
-            f"tensors that end with {_FIRST!r}; there must be one of each"
+            f"the weights have {len(encoders)} encoders and {len(decoders)} decoders of nn.Transformer, by tensors "
+            f"that end with {_FIRST!r}; there must be one of each. {ANY_MODEL}"
         )
-    (decoder,), (encoder,) = decoders, starts - decoders
-    return encoder, decoder
+    return encoders, decoders
 
 
-def _outside(state: Mapping[str, torch.Tensor], encoder: str, decoder: str) -> list[str]:
-    return [name for name in state if not name.startswith((encoder, decoder))]
+def _outside(state: Mapping[str, torch.Tensor], *stacks: str) -> list[str]:
+    return [name for name in state if not name.startswith(stacks)]
 
 
 def _named(names: list[str], pattern: re.Pattern[str], default: str) -> str:
     return next((name for name in names if pattern.search(name.lower())), names[0] if names else default)
-
-
-def _zero_row(table: torch.Tensor) -> int:
-    """Return the only row that is all zeros, which is PAD's where an embedding has a padding_idx; else 0."""
-    rows = (table == 0).all(dim=1).nonzero().flatten().tolist()
-    return rows[0] if len(rows) == 1 else 0
 
 
 def _table(tensor: torch.Tensor, width: int) -> torch.Tensor | None:
@@ -166,12 +199,17 @@ def _table(tensor: torch.Tensor, width: int) -> torch.Tensor | None:
 
 def _is_sines(tensor: torch.Tensor, width: int) -> bool:
     table = _table(tensor, width)
-    return table is not None and torch.allclose(table, sinusoidal_positions(len(table), width), atol=1e-3)
+    return table is not None and width % 2 == 0 and is_sinusoidal(table)
 
 
 def mapping_to_yaml(mapping: ModelMapping) -> str:
     """Format a mapping with a comment for each field."""
-    return _yaml(mapping.model_dump())
+    values = mapping.model_dump()
+    lines = [
+        f"{name}: {json.dumps(values[name], ensure_ascii=False)}  # {info.description}"
+        for name, info in ModelMapping.model_fields.items()
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
@@ -182,13 +220,14 @@ def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
     Raises:
         ModelImportError: there are no layers of ``nn.TransformerEncoder`` and ``nn.TransformerDecoder``.
     """
-    encoder, decoder = _stacks(state)
+    encoders, decoders = _stacks(state)
     try:
-        values, uncertain = propose(state).model_dump(), _UNSAID
+        mapping = propose(state)
+        uncertain = unsaid(mapping)
     except ModelImportError as error:
-        blank = ModelMapping(
-            encoder=encoder,
-            decoder=decoder,
+        mapping = ModelMapping(
+            encoder=encoders[0],
+            decoder=decoders[0],
             source_embedding="",
             target_embedding="",
             output="",
@@ -196,18 +235,18 @@ def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
             bos_id=1,
             eos_id=2,
         )
-        values, uncertain = blank.model_dump(), f"{error}; {_UNSAID}"
-    outside = [f"#   {name[:100]} {tuple(state[name].shape)}" for name in _outside(state, encoder, decoder)]
+        uncertain = f"{str(error).removesuffix(f' {_DRAFT}').rstrip('.')}; {unsaid(mapping)}"
+    outside = [f"#   {name[:100]} {tuple(state[name].shape)}" for name in _outside(state, *encoders, *decoders)]
     listed = outside[:_MAX_LISTED] + ["#   and others"] * (len(outside) > _MAX_LISTED)
-    return _yaml(values) + "\n".join(["# Tensors outside the layers:", *listed]) + "\n", uncertain
+    stacks = [f"# Stacks of layers: {', '.join(map(json.dumps, [*encoders, *decoders]))}"]
+    lines = [*(stacks if len(encoders) + len(decoders) > 2 else []), "# Tensors outside the layers:", *listed]
+    return mapping_to_yaml(mapping) + "\n".join(lines) + "\n", uncertain
 
 
-def _yaml(values: Mapping[str, Any]) -> str:
-    lines = [
-        f"{name}: {json.dumps(values[name], ensure_ascii=False)}  # {info.description}"
-        for name, info in ModelMapping.model_fields.items()
-    ]
-    return "\n".join(lines) + "\n"
+def unsaid(mapping: ModelMapping) -> str:
+    """Return the values of a proposal that the weights do not say, as a note for the user."""
+    values = ", ".join(f"{name}={getattr(mapping, name)}" for name in _UNSAID)
+    return f"the weights do not say {values}: check them, and compare outputs with the model's"
 
 
 def read_mapping(file: Path) -> ModelMapping:
@@ -236,14 +275,17 @@ def parse_mapping(text: str | bytes, *, label: str = "the mapping") -> ModelMapp
         raise ModelImportError(f"{label}: {value}{first['msg']}") from error
 
 
-def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *, folder: Path) -> ImportedModel:
+def read_torch_model(
+    mapping: ModelMapping, state: Mapping[str, torch.Tensor], names: tuple[Sequence[str], Sequence[str]] = ((), ())
+) -> ImportedModel:
     """Convert a state dict.
 
     Args:
-        folder: where the mapping's files of tokens are.
+        names: of the tokens of source and target, by id; empty if they are their numbers.
 
     Raises:
         ModelImportError: a tensor is missing or of another shape, or an id is not in the vocabulary.
+        SubwordError: a file of tokens cannot be used.
     """
     conversion = _Conversion(mapping, state)
     src_table, tgt_table, output = map(conversion.matrix, ("source_embedding", "target_embedding", "output"))
@@ -252,15 +294,15 @@ def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *
             f"output={mapping.output!r} scores {len(output)} tokens; target_embedding={mapping.target_embedding!r} has "
             f"{len(tgt_table)}"
         )
-    rows = [_rows(mapping, len(table)) for table in (src_table, tgt_table)]
+    rows = rows_of(mapping.ids("source"), len(src_table)), rows_of(mapping.ids("target"), len(tgt_table))
     sides = [
-        _tokenizer(mapping, folder, getattr(mapping, f"{side}_tokens"), len(table), row)
-        for side, table, row in (("source", src_table, rows[0]), ("target", tgt_table, rows[1]))
+        _tokenizer(mapping.ids(side), each, tokens, getattr(mapping, f"{side}_tokens") or f"{side}_tokens")
+        for side, each, tokens in zip(get_args(Side), rows, names, strict=True)
     ]
     config = conversion.config()
     is_shared = sides[0] == sides[1]
-    is_one = is_shared and torch.equal(src_table, tgt_table) if src_table.shape == tgt_table.shape else False
-    is_one = is_one and mapping.source_positions == mapping.target_positions
+    is_one = is_shared and src_table.shape == tgt_table.shape and bool(torch.equal(src_table, tgt_table))
+    is_one = is_one and torch.equal(*rows) and mapping.source_positions == mapping.target_positions
     if torch.equal(output, tgt_table):
         config = config.model_copy(update={"tie_embeddings": "all" if is_one else "output"})
     bias = conversion.tensor(mapping.output_bias, (len(output),)) if mapping.output_bias else torch.zeros(len(output))
@@ -274,7 +316,7 @@ def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *
         expected = Transformer(config, len(src_table), len(tgt_table)).state_dict()
     weights = {name: weights[name].float().clone() for name in expected}
     tokenizers = SubwordTokenizers(joint=is_shared, source=sides[0], target=None if is_shared else sides[1])
-    notes = [_UNSAID]
+    notes = [note] if (note := rare_end(bias, mapping.eos_id)) else []
     if unused := conversion.unused():
         notes.append(f"the mapping does not use {', '.join(unused[:6])}" + " and others" * (len(unused) > 6))
     return ImportedModel("nn.Transformer", config, weights, tokenizers, is_shared, tuple(notes))
@@ -287,6 +329,7 @@ class _Conversion:
         self.mapping, self.state = mapping, state
         self.used: set[str] = set()
         self.width = self.tensor(mapping.decoder + _FIRST).shape[1]
+        self.has_bias = f"{mapping.decoder}layers.0.linear1.bias" in state
         self.final_norms = [f"{prefix}norm.weight" in state for prefix in (mapping.encoder, mapping.decoder)]
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
@@ -300,6 +343,12 @@ class _Conversion:
         if not tensor.isfinite().all():
             raise ModelImportError(f"tensor {name!r} has values that are not finite")
         return tensor
+
+    def part(self, name: str, part: str) -> torch.Tensor:
+        """Return a tensor of a module; a bias that none of these modules has, since bias=False, is zero."""
+        if part == "bias" and not self.has_bias:
+            return torch.zeros(len(self.tensor(f"{name}weight")))
+        return self.tensor(f"{name}{part}")
 
     def unused(self) -> list[str]:
         """Return the names of tensors that nothing has used, but for masks and tables of sines."""
@@ -339,8 +388,12 @@ class _Conversion:
             "activation": mapping.activation,
             "scale_embeddings": mapping.scale_embeddings,
             "source_bos": mapping.source_bos,
+            "source_eos": mapping.source_eos,
+            "norm_eps": 0.0 if mapping.norm_eps == _USUAL_EPS else mapping.norm_eps,
+            "dropout": mapping.dropout,
+            "activation_dropout": mapping.dropout,
         }
-        return validated(options)
+        return validated(options, TransformerConfig)
 
     def layers(self, config: TransformerConfig) -> dict[str, torch.Tensor]:
         """Return the tensors of both stacks under our names, and learned positions."""
@@ -349,7 +402,7 @@ class _Conversion:
             for number in range(self._num_layers(prefix)):
                 weights |= self._layer(side, f"{side}_layers.{number}", f"{prefix}layers.{number}")
             if self.final_norms[0]:
-                weights |= {f"{side}_norm.{part}": self.tensor(f"{prefix}norm.{part}") for part in _PARTS}
+                weights |= {f"{side}_norm.{part}": self.part(f"{prefix}norm.", part) for part in _PARTS}
         if config.positions == "learned":
             for side, name in (("src", self.mapping.source_positions), ("tgt", self.mapping.target_positions)):
                 weights[f"{side}_embedding.positions"] = self._positions(name, config.max_seq_len)
@@ -358,13 +411,13 @@ class _Conversion:
     def _layer(self, side: str, ours: str, theirs: str) -> dict[str, torch.Tensor]:
         """Return the tensors of a layer; one matrix of theirs makes queries, keys and values."""
         weights = {
-            f"{ours}.{name}.{part}": self.tensor(f"{theirs}.{other}.{part}")
+            f"{ours}.{name}.{part}": self.part(f"{theirs}.{other}.", part)
             for name, other in _LAYER_NAMES[side].items()
             for part in _PARTS
         }
         for name in ("self_attention", "cross_attention")[: 1 + (side == "decoder")]:
             for part in _PARTS:
-                joined = self.tensor(f"{theirs}.{_ATTENTION[name]}.in_proj_{part}")
+                joined = self.part(f"{theirs}.{_ATTENTION[name]}.in_proj_", part)
                 for matrix, chunk in zip("qkv", joined.chunk(3), strict=True):
                     weights[f"{ours}.{name}.w_{matrix}.{part}"] = chunk
         return weights
@@ -391,21 +444,38 @@ def _has(is_present: bool) -> str:
     return "has" if is_present else "lacks"
 
 
-def _rows(mapping: ModelMapping, size: int) -> torch.Tensor:
-    """Return which row of theirs each of ours is, (V,) int64."""
-    special = [mapping.pad_id, mapping.bos_id, mapping.eos_id, *([mapping.unk_id] if mapping.unk_id >= 0 else [])]
-    names = ["pad_id", "bos_id", "eos_id", "unk_id"]
-    for name, index in zip(names, special, strict=False):
-        if index >= size or special.count(index) > 1:
+def rows_of(ids: Sequence[int], size: int) -> torch.Tensor:
+    """Return which row of theirs each of ours is, (V,) int64, with the ids of PAD, BOS, EOS and UNK first.
+
+    A BOS or EOS that they lack (-1), which nothing reads here, gets a copy of PAD's row.
+    """
+    known = [index for index in ids if index >= 0]
+    for name, index in zip(("pad_id", "bos_id", "eos_id", "unk_id"), ids, strict=True):
+        if index >= size or (index >= 0 and known.count(index) > 1):
             raise ModelImportError(
                 f"{name}={index} must be below {size}, the number of tokens, and differ from the others"
             )
-    return torch.tensor([*special, *(index for index in range(size) if index not in special)])
+    pad, bos, eos, unk = ids
+    special = [pad, *(pad if index < 0 else index for index in (bos, eos)), *([unk] if unk >= 0 else [])]
+    return torch.tensor([*special, *(index for index in range(size) if index not in known)])
 
 
-def _tokenizer(mapping: ModelMapping, folder: Path, file: str, size: int, rows: torch.Tensor) -> SubwordTokenizer:
-    num_special = 3 + (mapping.unk_id >= 0)
-    symbols = rows[num_special:].tolist()
-    if not file:
-        return id_tokenizer(symbols, has_unk=mapping.unk_id >= 0)
-    return word_tokenizer(folder / file, size, symbols, has_unk=mapping.unk_id >= 0)
+def names_of(mapping: ModelMapping, folder: Path) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the names of source and target tokens by id, from the mapping's files in a folder; () without one.
+
+    Raises:
+        SubwordError: a file cannot be read.
+    """
+    files = mapping.source_tokens, mapping.target_tokens
+    source, target = (read_lines(folder / file) if file else () for file in files)
+    return source, target
+
+
+def _tokenizer(ids: Sequence[int], rows: torch.Tensor, names: Sequence[str], label: str) -> SubwordTokenizer:
+    has_unk, size = ids[3] >= 0, int(rows.max()) + 1
+    symbols = rows[3 + has_unk :].tolist()
+    return (
+        named_tokenizer(names, size, symbols, has_unk=has_unk, label=label)
+        if names
+        else id_tokenizer(symbols, has_unk=has_unk)
+    )

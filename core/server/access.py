@@ -13,6 +13,7 @@ from pathlib import Path
 from core.config import ConfigError, Preset, shipped_pairs
 from core.config.listing import missing_package
 from core.runs import Run, RunError, RunFolder, RunProgress
+from core.runs.imported_tokens import Languages
 from core.runs.importing import MAX_IMPORT_BYTES, MAX_UPLOADED_HEADER_BYTES
 from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
 from core.runs.starting import misfits
@@ -320,7 +321,13 @@ class VisitorRuns:
             return name
 
     def import_model(
-        self, source: Path, *, pairs: Path | None, mapping: str | None, on_phase: Callable[[str], None]
+        self,
+        source: Path,
+        *,
+        pairs: Path | None,
+        mapping: str | None,
+        languages: Languages,
+        on_phase: Callable[[str], None],
     ) -> str:
         """Import another program's model from a path of this computer and return the run's name; see ``Runs``.
 
@@ -329,7 +336,9 @@ class VisitorRuns:
         """
         if self.has_visitors:
             raise RunError("models are imported from paths of this computer by its own user only")
-        name = self._runs.import_model(source, pairs=pairs, mapping=mapping, name=self._naming(), on_phase=on_phase)
+        name = self._runs.import_model(
+            source, pairs=pairs, mapping=mapping, languages=languages, name=self._naming(), on_phase=on_phase
+        )
         with self._start_lock:
             self._title_new(name, self._runs[name].preset.name)
         return name

@@ -18,6 +18,7 @@ from core.config import ConfigError, Preset
 from core.config.listing import listed_presets, missing_package
 from core.runs import Run, RunError, RunFolder, check_resumable
 from core.runs import run as saved
+from core.runs.imported_tokens import Languages
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
 from core.runs.names import Naming
@@ -228,6 +229,7 @@ class Runs(saved.Runs):
         *,
         pairs: Path | None = None,
         mapping: str | None = None,
+        languages: Languages = (None, None),
         name: str | Naming | None = None,
         on_phase: Callable[[str], None] = lambda phase: None,
     ) -> str:
@@ -240,7 +242,9 @@ class Runs(saved.Runs):
             RunError: the run cannot be written.
         """
         try:
-            folder, _ = import_model(self.root, source, name=name, pairs=pairs, mapping=mapping, on_phase=on_phase)
+            folder, _ = import_model(
+                self.root, source, name=name, pairs=pairs, mapping=mapping, languages=languages, on_phase=on_phase
+            )
             try:
                 self.limits.check_size(folder.read_preset(), pairs=folder.pairs)
             except BaseException:

@@ -23,7 +23,7 @@ from core.storage.atomic import previous_path, write_atomically
 from core.storage.errors import CheckpointError
 
 FORMAT = "attention-lab-2"
-MAX_HEADER_BYTES = 16_000_000
+MAX_HEADER_BYTES = 48_000_000
 MAX_TENSORS = 10_000
 _CHUNK_BYTES = 1_000_000  # read at a time to verify a checksum
 _LENGTH_BYTES = 8  # the file starts with the header's length, a little-endian integer

@@ -106,7 +106,7 @@ class Imported(PairTask):
         """Return sources of the pairs as examples; without pairs, a sentence or tokens of the vocabulary."""
         if self._config.data:
             return tuple(dict.fromkeys(source for source, _ in islice(self._pairs(), _EXAMPLES)))
-        if self._is_text:
+        if self._is_text and self.subwords.source.algorithm != "characters":
             return ("This is a test.",)
         return (join_pieces(self.subwords.source.pieces[:5]),)
 

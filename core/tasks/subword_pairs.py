@@ -13,7 +13,7 @@ from core.text.tokenizers import TokenKind
 from core.text.units import token_ranges
 from core.text.vocab import Vocab
 
-MAX_BYTES = 8 * 1024 * 1024  # of that file, which may come from anyone
+MAX_BYTES = 32 * 1024 * 1024  # of that file, which may come from anyone
 TextPair = tuple[str, str]
 _SUBWORDS: tuple[TokenKind, TokenKind] = ("subword", "subword")
 SubwordsConfig = TranslationConfig | OwnPairsConfig

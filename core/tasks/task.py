@@ -143,6 +143,13 @@ class Task(ABC):
     subwords: "SubwordTokenizers | None" = None
 
     @property
+    def forced_start(self) -> tuple[int, ...]:
+        """Ids that every output is made to begin with, such as the language of an imported model."""
+        if self.subwords is None or not self.subwords.force_start:
+            return ()
+        return tuple(self.tgt_vocab.encode([self.subwords.answer_start]))
+
+    @property
     def is_translation(self) -> bool:
         """Whether inputs and answers are text in natural languages."""
         return self.bleu_tokenizer is not None

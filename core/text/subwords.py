@@ -28,9 +28,10 @@ _SENTENCEPIECE_UNK = "<unk>"
 _MAX_SCORE = 1e9  # those learned are log-probabilities or ranks; SentencePiece adds them up in float32
 _MASK = "<mask>"  # of BART, which fills in masked text
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(NUM_BYTES))
+_SINGLE_BYTES = {bytes([byte]) for byte in range(NUM_BYTES)}
 CHARACTER_COVERAGE = 0.9999  # of the training text; rarer characters are written as bytes
 _MAX_TEXTS = 500_000  # to learn from; more would change the vocabulary little
-_MAX_PIECES, _MAX_PIECE_LENGTH = 100_000, 128
+_MAX_PIECES, _MAX_PIECE_LENGTH = 300_000, 128
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -47,9 +48,9 @@ class SubwordTokenizer(BaseModel):
     Attributes:
         algorithm: "bpe" merges the most frequent pairs of pieces (Sennrich et al. 2016); "unigram" chooses the most
             probable segmentation (Kudo 2018); "byte-bpe" is ``core.text.byte_bpe``; "words" splits at spaces, and each
-            word is a piece. Only imported models have the last two.
+            word is a piece; of "characters" each is a piece. Only imported models have the last three.
         pieces: what text is split into, the 256 bytes first.
-        scores: order of the merges (BPE), or log-probabilities (unigram), of each piece; 0 for the last two.
+        scores: order of the merges (BPE), or log-probabilities (unigram), of each piece; 0 for the last three.
         byte_fallback: whether the bytes are among the pieces, so that no piece is unknown.
         normalization: SentencePiece's rule for normalizing text before it is split.
         remove_extra_whitespaces: whether surrounding and repeated spaces are dropped.
@@ -60,7 +61,7 @@ class SubwordTokenizer(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    algorithm: Algorithm | Literal["byte-bpe", "words"]
+    algorithm: Algorithm | Literal["byte-bpe", "words", "characters"]
     pieces: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MAX_PIECES)]
     scores: tuple[float, ...]
     byte_fallback: bool = True
@@ -100,11 +101,9 @@ class SubwordTokenizer(BaseModel):
     def _check_without_sentencepiece(self) -> None:
         if self.byte_fallback or self.normalization != "identity" or self.remove_extra_whitespaces:
             raise ValueError(f"{self.algorithm!r} has neither byte_fallback nor normalization")
-        if self.algorithm == "byte-bpe":
-            if {content_of(piece) for piece in self.pieces[:NUM_BYTES]} != {bytes([byte]) for byte in range(NUM_BYTES)}:
-                raise ValueError("the first 256 pieces are not the bytes")
-            return
-        for piece in self.pieces:
+        if self.algorithm == "byte-bpe" and {content_of(each) for each in self.pieces[:NUM_BYTES]} != _SINGLE_BYTES:
+            raise ValueError("the first 256 pieces are not the bytes")
+        for piece in self.pieces if self.algorithm == "words" else ():
             if not piece.startswith(WORD_START) or piece[1:].split() != [piece[1:]]:
                 raise ValueError(f"{quote(piece)} is not a word after {WORD_START}")
 
@@ -173,7 +172,9 @@ class SubwordTokenizer(BaseModel):
 
     def _split(self, text: str) -> list[str]:
         if self.algorithm == "words":
-            return self._words(text)
+            return self._known_pieces([WORD_START + word for word in text.split()])
+        if self.algorithm == "characters":
+            return self._known_pieces(list(text.replace(" ", WORD_START)))
         if self.algorithm == "byte-bpe":
             return self._byte_bpe_pieces(text)
         code, end, rest = text.partition("<<")
@@ -187,6 +188,8 @@ class SubwordTokenizer(BaseModel):
             pieces = pieces[1:]
         if self.algorithm == "words":
             return " ".join(piece.removeprefix(WORD_START) for piece in pieces)
+        if self.algorithm == "characters":
+            return "".join(pieces).replace(WORD_START, " ")
         if self.algorithm == "byte-bpe":
             return self._byte_bpe.decode(pieces)
         return self._processor.decode_pieces(list(pieces))
@@ -201,15 +204,19 @@ class SubwordTokenizer(BaseModel):
             raise SubwordError(f"subwords of the algorithm {self.algorithm!r} have no SentencePiece model")
         return _model_proto(self)
 
-    def _words(self, text: str) -> list[str]:
-        words = text.split()
-        for position, word in enumerate(words, start=1):
-            if not self.has_unk and WORD_START + word not in self._known:
-                listed = " ".join(piece[1:] for piece in self.pieces[:12])
+    def _known_pieces(self, pieces: list[str]) -> list[str]:
+        """Return pieces as they are; InputError if one is unknown and there is no token for unknown ones."""
+        for position, piece in enumerate(pieces, start=1):
+            if not self.has_unk and piece not in self._known:
+                shown, *others = (self._shown(each) for each in (piece, *self.pieces[:12]))
                 raise InputError(
-                    f"{quote(word)} at position {position} is not one of the {len(self.pieces):,} tokens: {listed} …"
+                    f"{quote(shown)} at position {position} is not one of the {len(self.pieces):,} tokens: "
+                    f"{' '.join(others)} …"
                 )
-        return [WORD_START + word for word in words]
+        return pieces
+
+    def _shown(self, piece: str) -> str:
+        return piece.removeprefix(WORD_START) if self.algorithm == "words" else piece.replace(WORD_START, "␣")
 
     def _byte_bpe_pieces(self, text: str) -> list[str]:
         """Split a text at ``<mask>``, which takes the space before it with it, and each part into pieces."""
@@ -246,7 +253,8 @@ class SubwordTokenizers(BaseModel):
         joint: whether the source's tokenizer is the target's too.
         source: of the source.
         target: of the target; None if it is the source's.
-        answer_start: the ``first_piece`` of the target's tokenizer, if the source's has none.
+        answer_start: the ``first_piece`` of the target's tokenizer, if it differs from the source's.
+        force_start: whether every output is made to begin with ``answer_start``, such as a language.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -256,11 +264,14 @@ class SubwordTokenizers(BaseModel):
     source: SubwordTokenizer
     target: SubwordTokenizer | None
     answer_start: Annotated[str, Field(max_length=_MAX_PIECE_LENGTH)] = ""
+    force_start: bool = False
 
     @model_validator(mode="after")
     def _check_target(self) -> "SubwordTokenizers":
         if self.joint != (self.target is None):
             raise ValueError("a joint tokenizer has no target beside it, and one for each side has")
+        if self.force_start and self.answer_start not in (self.target or self.source).tokens:
+            raise ValueError(f"answer_start={quote(self.answer_start)} is not a token of the target")
         return self
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.models.hooks import hooks
 from core.models.seq2seq import Seq2Seq
 from core.models.transformer import Transformer

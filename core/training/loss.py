@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.evaluation.stepwise import stepwise_logits
 from core.models import Seq2Seq

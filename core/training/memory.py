@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from core.config import Preset
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.evaluation.passes import DECODED, MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
 from core.models import Seq2Seq, outline_model

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.models.embeddings import Embedding
 from core.training import without_compiler
 from core.training.muon import Muon

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 
 # Of x86 and of ARM. A CPU without them computes in bfloat16 as well, but far slower than in float32.
 _BFLOAT16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16")

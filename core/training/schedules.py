@@ -2,7 +2,7 @@
 
 import math
 
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 
 _ONE_CYCLE_RISE = 0.3  # fraction of the steps; this and the next two as in torch.optim.lr_scheduler.OneCycleLR
 _ONE_CYCLE_START = 1 / 25  # fraction of the peak learning rate

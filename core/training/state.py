@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from core.config import Preset
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.evaluation.accuracy import Evaluation
 from core.models import Seq2Seq, build_model
 from core.tasks import Task, build_task

@@ -45,6 +45,8 @@ OPTIONS = [
     {"tie_embeddings": "all"},
     {"norm": "pre", "positions": "alibi", "activation": "gelu", "tie_embeddings": "all"},
     {"positions": "sinusoidal-halves", "activation": "silu", "embedding_norm": True, "scale_embeddings": False},
+    {"positions": "relative-bias", "norm": "pre", "norm_block": "rms-norm", "scale_embeddings": False},
+    {"positions": "sinusoidal-fairseq", "feed_forward_block": "gated", "activation": "gelu-tanh"},
 ]
 EVERY_MODEL = pytest.mark.parametrize("kind", DEPTHS)
 
@@ -52,7 +54,7 @@ EVERY_MODEL = pytest.mark.parametrize("kind", DEPTHS)
 def build(kind, options: dict, **changes):
     model = make_model(kind, **SIZES | DEPTHS[kind] | options | changes).eval()
     for name, parameter in model.named_parameters():  # tables begin empty: build_model fills them
-        if "positions" in name:
+        if "positions" in name or "relative" in name:
             torch.nn.init.normal_(parameter)
     return model
 
@@ -209,9 +211,9 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
         ({"model.norm": "rms"}, "model.norm='rms' should be 'post' or 'pre'"),
         (
             {"model.positions": "rotary"},
-            "model.positions='rotary' should be 'sinusoidal', 'sinusoidal-halves', 'learned', 'none', ",
+            "model.positions='rotary' should be 'sinusoidal', 'sinusoidal-halves', 'sinusoidal-fairseq', 'learned', ",
         ),
-        ({"model.activation": "swish"}, "model.activation='swish' should be 'relu', 'gelu' or 'silu'"),
+        ({"model.activation": "swish"}, "model.activation='swish' should be 'relu', 'gelu', 'gelu-tanh' or 'silu'"),
         ({"model.tie_embeddings": True}, "model.tie_embeddings=True should be 'none', 'output' or 'all'"),
         (
             {"model.d_model": 20, "model.num_heads": 4, "model.positions": "vo-rope"},
@@ -284,6 +286,48 @@ def test_without_the_sources_bos_the_source_is_read_as_if_it_had_none():
     src, tgt = sequences([6, 4], 6), sequences([5, 5], 5)
     assert_close(model(src, tgt), expected(src[:, 1:], tgt), **CLOSE)
     assert not torch.allclose(model(src, tgt), expected(src, tgt), atol=1e-2)
+
+
+def test_without_the_sources_eos_the_encoder_reads_the_source_as_if_it_had_none():
+    model, expected = build(Transformer, {"source_eos": False}), build(Transformer, {})
+    expected.load_state_dict(model.state_dict())
+    ended = torch.nn.functional.pad(sequences([6, 4], 6), (0, 1), value=PAD_ID)
+    src = ended.index_put((torch.arange(2), torch.tensor([6, 4])), torch.tensor(EOS_ID))
+    tgt = sequences([5, 5], 5)
+    assert_close(model(src, tgt), expected(ended, tgt), **CLOSE)
+    assert not torch.allclose(model(src, tgt), expected(src, tgt), atol=1e-2)
+
+
+def test_a_target_without_bos_continues_its_source():
+    """Logits of the target are those of one text of source and target, without BOS and EOS between or before."""
+    settings = {"source_bos": False, "source_eos": False, "target_bos": False, "tie_embeddings": "all"}
+    for positions in ("learned", "sinusoidal", "rope", "alibi", "relative-bias"):
+        model = build(DecoderOnly, settings | {"positions": positions})
+        src, tgt = torch.nn.functional.pad(sequences([7, 4, 2], 7), (0, 1), value=PAD_ID), sequences([6, 6, 6], 6)
+        src[torch.arange(3), torch.tensor([7, 4, 2])] = EOS_ID
+        logits = model(src, tgt)
+        for row, length in enumerate((7, 4, 2)):
+            text = torch.cat([src[row, 1:length], tgt[row, 1:]])
+            whole = model(
+                torch.tensor([[BOS_ID, text[0], EOS_ID]]), torch.cat([torch.tensor([BOS_ID]), text[1:]])[None]
+            )
+            assert_close(whole[0, -6:], logits[row], **CLOSE)
+        memory = model.encode(src).select(torch.tensor([2, 0, 1]))
+        steps, cache = [], None
+        for position in range(6):
+            output = model.decode(tgt[[2, 0, 1], position : position + 1], memory, cache)
+            steps.append(output.logits)
+            cache = output.cache
+        assert_close(torch.cat(steps, dim=1), logits[[2, 0, 1]], **CLOSE)
+
+
+@pytest.mark.parametrize("block", ["layer-norm", "rms-norm"])
+def test_the_epsilon_of_norms_is_an_option(block):
+    for eps in (0.0, 0.05):
+        model = build(Transformer, {"norm_eps": eps, "norm_block": block, "embedding_norm": True})
+        found = {(type(each), each.eps) for each in model.modules() if hasattr(each, "normalized_shape")}
+        usual = {torch.nn.LayerNorm: 1e-5, torch.nn.RMSNorm: 1e-6}
+        assert found == {(kind, eps or usual[kind]) for kind, _ in found}
 
 
 def recorded_keys(model: DecoderOnly, src: torch.Tensor) -> list[torch.Tensor]:

@@ -79,7 +79,8 @@ def test_in_training_source_and_target_share_a_stride_per_sequence():
     assert len(memory.stride.unique()) == 3
     for row, stride in enumerate(memory.stride):
         spread = build()
-        spread.relative.inv_freq = spread.relative.inv_freq * stride
+        for each in (spread.relative, spread.decoder_relative):
+            each.inv_freq = each.inv_freq * stride
         own = memory.select(torch.tensor([row]))
         assert_close(spread.encode(src[row, None]).states, own.states, atol=1e-5, rtol=1e-4)
         expected = spread.decode(tgt[row, None], spread.encode(src[row, None])).logits

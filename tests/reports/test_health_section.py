@@ -70,3 +70,16 @@ def test_the_report_contains_the_section(saved):
     assert "## Health" in report.markdown
     assert "cross.1.1" in report.markdown
     assert "<h2>Health</h2>" in report.html
+
+
+def test_of_many_marked_heads_the_rest_is_counted(saved, monkeypatch):
+    last = snapshots(saved)[-1]
+    share = last.health.heads.entropy_share
+    uniform = {block: tuple(tuple(0.99 for _ in of) for of in layers) for block, layers in share.items()}
+    heads = last.health.heads.model_copy(update={"entropy_share": uniform})
+    marked = dataclasses.replace(last, health=last.health.model_copy(update={"heads": heads}))
+    total = sum(len(of) for layers in uniform.values() for of in layers)
+    monkeypatch.setattr(module, "MAX_LISTED", 2)
+    section = health_section([marked])
+    assert (len(section.heads) - 1, section.unlisted) == (2, total - 2)
+    assert total > 4

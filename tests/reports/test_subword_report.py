@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from core.models import build_model
+from core.reports.formatting import percent
+from core.reports.report import tables
 from core.reports.report.attention_section import SHARED_WORDS, answer_questions
 from core.reports.report.gallery import gallery_as_data, gallery_of
 from core.reports.report.measurements import ReportMeasurements, measure
@@ -32,7 +34,7 @@ def test_examples_and_failures_are_sentences(measured):
             assert "▁" not in "".join(example["texts"].values())
 
 
-def test_the_questions_are_about_shared_words_and_name_pieces(measured):
+def test_the_questions_are_about_shared_words_and_name_pieces(measured, monkeypatch):
     """The untrained output shares no word with its input: some step is declared to be a link."""
     steps = measured.steps.assign(gold_column=1, aer_weight=2.0)
     answers = answer_questions(replace(measured, steps=steps))
@@ -46,3 +48,7 @@ def test_the_questions_are_about_shared_words_and_name_pieces(measured):
     header, *rows = heads_table(replace(measured, steps=steps))
     assert header[-2:] == ["alignment error rate", "at random"]
     assert len(rows) == 4  # two layers of two heads
+    monkeypatch.setattr(tables, "MAX_HEADS", 3)
+    masses = [each.attention_mass for each in replace(measured, steps=steps).head_scores()]
+    _, *fewer = heads_table(replace(measured, steps=steps))
+    assert [row[2] for row in fewer] == [percent(mass) for mass in sorted(masses, reverse=True)[:3]]

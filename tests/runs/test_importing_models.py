@@ -18,7 +18,7 @@ from core.generation import generate
 from core.interpret.trained import Trained
 from core.models import forward_with_attention
 from core.runs.export import export_weights
-from core.runs.hugging_face import NEVER
+from core.runs.imported_model import NEVER
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
 from core.runs.load import load_run
@@ -153,8 +153,12 @@ def test_other_forms_of_the_weights_are_read(tmp_path, form):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "t5"}, r"model_type = 't5': Input should be 'marian' or 'bart'"),
-        ({"activation_function": "gelu_new"}, "activation_function = 'gelu_new'"),
+        (
+            {"model_type": "bert"},
+            "model_type='bert' cannot be imported; these can: marian, bart, mbart, m2m_100, pegasus,",
+        ),
+        ({"model_type": None}, "model_type='None' cannot be imported"),
+        ({"activation_function": "tanh"}, "activation_function = 'tanh'"),
         ({"decoder_attention_heads": 4}, "encoder_attention_heads=2 must equal decoder_attention_heads=4"),
         ({"encoder_ffn_dim": 16}, "encoder_ffn_dim=16 must equal decoder_ffn_dim=12"),
         ({"eos_token_id": 20}, "eos_token_id=20 must be below vocab_size=20"),

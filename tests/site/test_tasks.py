@@ -11,12 +11,14 @@ from playwright.sync_api import Browser, Page
 from core.config import load_preset
 from core.models import build_model
 from core.runs import DEFAULT_ROOT, Run, RunFolder
+from core.runs.importing_models import import_model
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.pieces import sentence_of
 from tests.browser.chromium import CHROMIUM
+from tests.support.foreign_models import BART, write_folder
 from ui.site.build import HERE
-from ui.site.labs import preset_lab
+from ui.site.labs import preset_lab, run_lab
 from ui.site.model_facts import model_facts
 from ui.subword_texts import words_of
 
@@ -166,3 +168,10 @@ def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
 def test_models_that_the_scripts_cannot_show_are_refused(tmp_path, preset, message):
     with pytest.raises(InputError, match=re.escape(message)):
         preset_lab(load_preset(preset), tmp_path)
+
+
+def test_a_model_whose_outputs_are_forced_to_begin_with_a_token_is_refused(tmp_path):
+    folder = write_folder(tmp_path / "bart", BART, generation={"forced_bos_token_id": 7})
+    run, _ = import_model(tmp_path / "runs", folder)
+    with pytest.raises(InputError, match="made to begin with a token"):
+        run_lab(run, tmp_path)

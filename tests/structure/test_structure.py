@@ -32,7 +32,7 @@ LAYERS = (
 HEIGHT = {package: len(LAYERS) - row for row, packages in enumerate(LAYERS) for package in packages}
 MAX_CHAIN = 12
 PAPER_FILES = [f"core/models/{name}.py" for name in ("attention", "layers", "transformer", "embeddings", "positions")]
-MAX_PAPER_LINES, MAX_ARGUMENTS = 720, 5
+MAX_PAPER_LINES, MAX_ARGUMENTS = 760, 5
 NN_TRANSFORMER = {
     "Transformer",
     "TransformerEncoder",

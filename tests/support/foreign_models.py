@@ -47,12 +47,14 @@ BART = MARIAN | {
 def tensors(config: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Random tensors under Hugging Face's names, with one table for both sides and the output."""
     width, hidden, size = config["d_model"], config["encoder_ffn_dim"], config["vocab_size"]
-    is_bart = config["model_type"] == "bart"
+    is_bart, is_pre_norm = config["model_type"] in ("bart", "mbart"), config["model_type"] not in ("bart", "marian")
     shapes: dict[str, tuple[int, ...]] = {"model.shared.weight": (size, width), "final_logits_bias": (1, size)}
     for side in ("encoder", "decoder"):
         if is_bart:
             shapes[f"model.{side}.embed_positions.weight"] = (config["max_position_embeddings"] + 2, width)
             shapes |= norm(f"model.{side}.layernorm_embedding", width)
+        if is_pre_norm:
+            shapes |= norm(f"model.{side}.layer_norm", width)
         for number in range(config[f"{side}_layers"]):
             layer = f"model.{side}.layers.{number}"
             for attention in ("self_attn", "encoder_attn")[: 1 + (side == "decoder")]:

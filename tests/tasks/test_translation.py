@@ -9,6 +9,7 @@ from core.config.tasks import HELP_SENTENCES, SUBWORDS, TranslationConfig
 from core.tasks import build_task, translation
 from core.tasks.ingest.libreoffice_help import HelpPair, read_help, split_by_page
 from core.tasks.pairs import SPLITS
+from core.tasks.subword_pairs import MAX_BYTES
 from core.tasks.translation import CORPUS, corpus
 from core.text.subwords import SubwordError
 
@@ -99,7 +100,7 @@ def test_saved_tokenizers_are_used_and_checked(tmp_path: Path, short_corpus):
     ):
         with pytest.raises(SubwordError, match=reason):
             build_task(config, pairs=tmp_path / "pairs.tsv")
-    (tmp_path / SUBWORDS).write_bytes(b" " * (9 * 1024 * 1024))
+    (tmp_path / SUBWORDS).write_bytes(b" " * (MAX_BYTES + 1))
     with pytest.raises(SubwordError, match="the limit is"):
         build_task(CONFIG, pairs=tmp_path / "pairs.tsv")
 

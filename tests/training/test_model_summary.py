@@ -7,7 +7,7 @@ from core.__main__ import main
 from core.config import load_preset, preset_names
 from core.models import count_parameters, outline_model
 from core.tasks import build_task
-from core.training.model_summary import parameter_shapes, parameters_by_module
+from core.training.model_summary import layer_groups, parameter_shapes, parameters_by_module
 from tests.support.command_output import last_json
 
 
@@ -68,3 +68,20 @@ def test_describe_counts_a_token_budget_by_the_longest_sequences(capsys):
     assert "memory to train with batches of 1,400 tokens and the longest sequences" in output
     assert {row["batch_size"] for row in said["memory_bytes"]} == {1, 8, 1400 // longest}
     assert said["shape_trace"][0]["shapes"][""] == [1400 // longest, longest]
+
+
+def test_layers_that_are_alike_are_one_entry():
+    values = {"tokens": 3, "encoder_layers.0": 5, "encoder_layers.1": 5, "encoder_layers.2": 6, "decoder_layers.0": 6}
+    assert layer_groups(values) == [
+        ("tokens", 3, 1),
+        ("encoder_layers.0–1", 5, 2),
+        ("encoder_layers.2", 6, 1),
+        ("decoder_layers.0", 6, 1),
+    ]
+    shapes = {f"layers.{layer}.{name}": (layer > 1, name) for layer in range(4) for name in ("weight", "bias")}
+    assert [name for name, _, _ in layer_groups(shapes)] == [
+        "layers.0–1.weight",
+        "layers.0–1.bias",
+        "layers.2–3.weight",
+        "layers.2–3.bias",
+    ]

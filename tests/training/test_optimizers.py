@@ -10,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from core.config import ConfigError
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.teaching.bugs import new_state
 from core.training import without_compiler

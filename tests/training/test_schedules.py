@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.config import ConfigError
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.training.schedules import learning_rate_at, teacher_forcing_ratio_at
 
 

@@ -102,7 +102,16 @@ def test_the_form_exists_on_a_local_server_only(presence, options, expected, own
 def test_without_it_the_page_has_neither_the_form_nor_its_events(own_runs: Runs):
     with_form, without = (build_page(VisitorRuns(own_runs), reads_paths=reads_paths) for reads_paths in (True, False))
     ids = [{block.elem_id for block in page.blocks.values()} for page in (with_form, without)]
-    own = {"model-open", "model-close", "model-path", "model-pairs", "model-mapping", "model-start", "model-stop"}
+    own = {
+        "model-open",
+        "model-close",
+        "model-path",
+        "model-pairs",
+        "model-languages",
+        "model-mapping",
+        "model-start",
+        "model-stop",
+    }
     assert ids[0] - ids[1] == own | {"model-import", "model-message"}
     assert {fn.fn.__module__ for fn in without.fns.values() if fn.fn} & {"ui.forms.import_model"} == set()
     assert len(with_form.fns) > len(without.fns)
@@ -112,7 +121,7 @@ def test_visitors_of_a_public_server_cannot_import_even_if_asked_directly(own_ru
     folder = write_folder(tmp_path / "m", MARIAN)
     visitors = VisitorRuns(own_runs, lambda: Visitor("someone"))
     with pytest.raises(LabError, match="by its own user only"):
-        visitors.import_model(folder, pairs=None, mapping=None, on_phase=print)
+        visitors.import_model(folder, pairs=None, mapping=None, languages=(None, None), on_phase=print)
     assert list(own_runs) == []
 
 
@@ -155,7 +164,7 @@ def test_a_state_dict_is_imported_with_the_mapping_that_the_user_corrected(own_r
     proposed = last(own_runs, weights)
     mapping = proposed["mapping"]["value"]
     assert proposed["mapping"]["visible"]
-    assert "num_heads, norm, activation and scale_embeddings are not in the weights" in proposed["message"]["text"]
+    assert "the weights do not say num_heads=8, norm=post, activation=relu" in proposed["message"]["text"]
     assert "problem" not in proposed["message"]
     assert "#   out.weight (20, 32)" in mapping
     assert list(own_runs) == []
@@ -218,7 +227,7 @@ def test_paths_that_are_no_model_are_explained_without_their_content(own_runs, t
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "t5"}, "config.json: model_type = 't5'"),
+        ({"model_type": "bert"}, "config.json: model_type='bert' cannot be imported; these can: marian, bart, mbart"),
         ({"d_model": 16}, "by config.json it is"),
         ({"encoder_layers": 2}, "is missing"),
     ],

@@ -15,6 +15,8 @@ from typing import Any
 
 import gradio as gr
 
+from core.runs.hugging_face import NAMES
+from core.runs.imported_tokens import Languages
 from core.runs.model_files import read_state_dict
 from core.runs.torch_transformer import draft_mapping, parse_mapping
 from core.server.access import VisitorRuns
@@ -43,7 +45,9 @@ OPEN = """() => {
 _PROGRESS_SECONDS = 0.5
 _CLOSE = "() => { document.body.dataset.side = ''; }"
 _INSTRUCTIONS = (
-    "A **folder** of a Marian or BART model in Hugging Face's format: `config.json`, `model.safetensors` and, for "
+    "A **folder** of a model in Hugging Face's format ("
+    + ", ".join(NAMES)
+    + "): `config.json`, `model.safetensors` and, for "
     "text, the tokenizer's files. Or a **file** with the state dict of a model built on `nn.Transformer`, whose "
     "mapping you can correct here. The server reads it where it is; nothing is uploaded; only tensors are unpickled."
 )
@@ -77,6 +81,13 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
         max_lines=1,
         elem_id="model-pairs",
     )
+    languages = gr.Textbox(
+        label="Languages (optional)",
+        info="of sources and of answers, for mBART, M2M-100 and NLLB; by default those of the tokenizer",
+        placeholder="en_XX de_DE",
+        max_lines=1,
+        elem_id="model-languages",
+    )
     with gr.Row(elem_classes="actions"):
         start = gr.Button("Import", variant="primary", elem_id="model-start", min_width=120)
         stop = gr.Button("Stop", visible=False, elem_id="model-stop", min_width=60)
@@ -92,10 +103,10 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
     proposed_for = gr.State("")  # the path whose mapping is shown, as it was typed
     latest = [threading.Event()]  # stops the latest import; pages import one model at a time
 
-    def begin(path: str, pairs: str, mapping: str | None, proposed_for: str) -> Iterator[Updates]:
+    def begin(path: str, pairs: str, mapping: str | None, proposed_for: str, languages: str) -> Iterator[Updates]:
         latest[0] = stopping = threading.Event()  # of its own: an import goes on when its page is closed
         text = mapping if mapping and path == proposed_for else ""  # that of another file means nothing
-        yield from import_steps(runs, stopping, path, pairs, text)
+        yield from import_steps(runs, stopping, path, pairs, text, languages)
 
     outputs = {
         "run": run,
@@ -107,19 +118,19 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
     }
     event: dict[str, Any] = {
         "fn": each_by_name(begin, outputs),
-        "inputs": [path, pairs, mapping, proposed_for],
+        "inputs": [path, pairs, mapping, proposed_for, languages],
         "outputs": list(outputs.values()),
         "concurrency_limit": 1,
         "trigger_mode": "once",
         **QUIET,
     }
-    gr.on([start.click, path.submit, pairs.submit], **event)
+    gr.on([start.click, path.submit, pairs.submit, languages.submit], **event)
     stop.click(lambda: latest[0].set(), None, None, concurrency_limit=None, **QUIET)
     close.click(None, None, None, js=_CLOSE, api_visibility="private")
 
 
 def import_steps(
-    runs: VisitorRuns, stopping: threading.Event, path: str, pairs: str, mapping: str
+    runs: VisitorRuns, stopping: threading.Event, path: str, pairs: str, mapping: str, languages: str = ""
 ) -> Iterator[Updates]:
     """Import a model, or first propose the mapping of a state dict.
 
@@ -128,6 +139,7 @@ def import_steps(
         path: of a folder or file, as typed.
         pairs: path of a file, as typed; may be empty.
         mapping: YAML; empty for a folder, or to propose one.
+        languages: of sources and of answers, as typed; may be empty.
 
     Yields:
         The updates of the run, the message, the mapping, the path that it was proposed for, and of the buttons.
@@ -135,14 +147,17 @@ def import_steps(
     idle: Updates = {"start": gr.update(interactive=True), "stop": gr.update(visible=False)}
     busy: Updates = {"start": gr.update(interactive=False), "stop": gr.update(visible=True)}
     try:
-        source, pairs_file = model_path(path), _pairs_path(pairs)
+        source, pairs_file, chosen = model_path(path), _pairs_path(pairs), _languages(languages)
         is_proposal = not source.is_dir() and not mapping.strip()
         if is_proposal:
             job = _Job(lambda on_phase: _draft(source, on_phase), stopping)
         else:
             text = None if source.is_dir() else _checked_mapping(mapping)
             job = _Job(
-                lambda on_phase: runs.import_model(source, pairs=pairs_file, mapping=text, on_phase=on_phase), stopping
+                lambda on_phase: runs.import_model(
+                    source, pairs=pairs_file, mapping=text, languages=chosen, on_phase=on_phase
+                ),
+                stopping,
             )
         name = f"{source.name}, {_megabytes(source)}"
         for phase in job.phases():
@@ -198,7 +213,7 @@ def model_path(text: str) -> Path:
     """Return the path of a folder or of a file of weights that a user typed; InputError if there is none there."""
     path = _path("path", text)
     if path is None:
-        raise InputError("path is empty: name the folder of a Marian or BART model, or the file of a state dict")
+        raise InputError("path is empty: name the folder of a model in Hugging Face's format, or a state dict's file")
     if os.path.isdir(path):
         if (path / "run.json").is_file():
             raise InputError(
@@ -219,6 +234,14 @@ def _pairs_path(text: str) -> Path | None:
         if not os.path.isfile(path):
             raise InputError(f"pairs={text.strip()!r} is not a file")
     return path
+
+
+def _languages(text: str) -> Languages:
+    """Return the languages that a user typed: none, or that of sources and that of answers."""
+    typed = validate_text("languages", text or "", max_length=MAX_PATH).split()
+    if len(typed) not in (0, 2):
+        raise InputError(f"languages={text.strip()[:60]!r} must be two, of sources and of answers, such as en_XX de_DE")
+    return (typed[0], typed[1]) if typed else (None, None)
 
 
 def _path(field: str, text: str) -> Path | None:

@@ -37,6 +37,7 @@ _KNOWN = {
     "attention": ("full", "window"),
     "attention_block": ("multi-head",),
     "positions": ("sinusoidal", "learned", "rope"),
+    "target_bos": (True,),
 }
 
 
@@ -112,6 +113,8 @@ def run_lab(folder: RunFolder, cache: Path) -> Lab:
     run = Run(folder)
     _check_model(run.preset)
     loaded = run.trained()
+    if loaded.model.forced_start:
+        raise InputError(f"run={folder.name!r}: its outputs are made to begin with a token, which the site does not do")
     held_out = _held_out_if_shipped(loaded.task)
     dtype = _dtype(loaded.task)
     files = {f"{name}.onnx": content for name, content in decoding_graphs(loaded.preset, loaded.model, cache).items()}
@@ -167,7 +170,7 @@ def _check_model(preset: Preset) -> None:
     for field, known in _KNOWN.items():
         value = getattr(preset.model, field, known[0])  # some families have no choice
         if value not in known:
-            raise InputError(f"model.{field}={value!r}: the site shows {', '.join(known)} only")
+            raise InputError(f"model.{field}={value!r}: the site shows {', '.join(map(str, known))} only")
 
 
 def _check_task(preset: Preset) -> None:

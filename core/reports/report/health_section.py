@@ -9,7 +9,7 @@ from core.interpret.snapshots import Snapshot
 from core.models.seq2seq import Head
 from core.reports.report.tables import Rows
 
-MAX_LISTED = 64  # heads; of a larger model only those with a mark
+MAX_LISTED = 64  # heads; of a larger model only those with a mark, and as many of them
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class HealthSection:
         heads: table of the measures of heads.
         marks: meaning of the marks that occur, one sentence each.
         is_partial: whether heads without a mark are left out.
+        unlisted: number of heads with a mark that are left out, too.
     """
 
     step: int
@@ -31,6 +32,7 @@ class HealthSection:
     heads: Rows
     marks: list[str]
     is_partial: bool
+    unlisted: int
 
 
 def health_section(snapshots: Sequence[Snapshot]) -> HealthSection | None:
@@ -49,10 +51,11 @@ def health_section(snapshots: Sequence[Snapshot]) -> HealthSection | None:
     is_partial = len(heads) > MAX_LISTED
     shown = [head for head in heads if str(head) in marks] if is_partial else heads
     meanings = [f"{mark}: {text}." for mark, text in MARKS.items() if mark in marks.values()]
-    rows = [_head_row(health, head, marks.get(str(head), "")) for head in shown]
+    rows = [_head_row(health, head, marks.get(str(head), "")) for head in shown[:MAX_LISTED]]
     header = ["head", "entropy, nats", "of uniform", "distance", "reach", "change", "share of output", "mark"]
     table = [header, *rows] if rows else []
-    return HealthSection(step, _text(health.perplexity), _parts(health), table, meanings, is_partial)
+    unlisted = max(0, len(shown) - MAX_LISTED)
+    return HealthSection(step, _text(health.perplexity), _parts(health), table, meanings, is_partial, unlisted)
 
 
 def _parts(health: Health) -> Rows:

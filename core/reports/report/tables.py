@@ -18,6 +18,7 @@ from core.reports.report.measurements import ReportMeasurements
 from core.runs import RunInfo
 
 Rows = list[list[str]]
+MAX_HEADS = 64  # listed with their alignment scores
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,10 @@ def outcomes_table(measurements: ReportMeasurements) -> Rows:
 
 
 def heads_table(measurements: ReportMeasurements) -> Rows:
-    """Return the alignment scores of every cross-attention head."""
+    """Return the alignment scores of the cross-attention heads; of many, those with the most attention mass."""
+    scores = measurements.head_scores()
+    if len(scores) > MAX_HEADS:
+        scores = sorted(scores, key=lambda each: each.attention_mass, reverse=True)[:MAX_HEADS]
     rows = [
         [
             str(score.layer),
@@ -149,7 +153,7 @@ def heads_table(measurements: ReportMeasurements) -> Rows:
             percent(score.aer),
             percent(score.uniform_aer),
         ]
-        for score in measurements.head_scores()
+        for score in scores
     ]
     columns = ["layer", "head", "attention on the correct source token", "uniform attention", "argmax accuracy"]
     return [[*columns, "alignment error rate", "at random"], *rows]

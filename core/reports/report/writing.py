@@ -19,6 +19,7 @@ from core.reports.report.health_section import health_section
 from core.reports.report.measurements import ReportMeasurements, measure
 from core.reports.report.rendering import as_html, as_markdown
 from core.reports.report.tables import (
+    MAX_HEADS,
     ReportedRun,
     breakdown_table,
     by_length_table,
@@ -137,6 +138,7 @@ def write_report(run: Run, *, sequences: int) -> Report:
         "examples": examples(measurements.sequences.head(NUM_EXAMPLES)),
         "failures": examples(failures.head(NUM_FAILURES)),
         "heads": heads_table(measurements),
+        "unlisted_heads": max(0, len(measurements.head_scores()) - MAX_HEADS),
         "example": example,
         "example_texts": _texts(example),
         "head": head,
@@ -162,7 +164,7 @@ def _training_outcome(loaded: Trained, run: Run) -> TrainingOutcome:
         train_loss = score_references(loaded.model, fixed_pairs(loaded.task, count, split="train")).loss
     return TrainingOutcome(
         step=info.step,
-        steps=config.steps,
+        steps=info.step if loaded.preset.task.family == "imported" else config.steps,  # none were planned here
         message=info.message,
         train_loss=train_loss,
         guessing_loss=math.log(len(loaded.task.tgt_vocab)),

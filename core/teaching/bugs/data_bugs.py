@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from core.config.sections import TrainingConfig
+from core.config.training import TrainingConfig
 from core.models import Seq2Seq
 from core.tasks import Batch
 from core.teaching.bugs.bug import Bug, DataBug

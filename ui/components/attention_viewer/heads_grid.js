@@ -14,6 +14,16 @@ const COMPACT = { layers: 3, side: 38, width: 106 }; // from this number of laye
 export function makeHeadsGrid(box, { lock, preview }) {
   let key = ""; // of the heads in the grid
   let cells = [];
+  let seen = ""; // the head that was scrolled to
+
+  /** Scroll the box, not the page, to a head that is selected, if many layers hide it. */
+  function reveal({ layer, head, label }) {
+    const wanted = key + " " + layer + " " + head;
+    if (seen === wanted || !label.offsetHeight) return;
+    seen = wanted;
+    const [frame, row] = [box, label.closest(".layer")].map((each) => each.getBoundingClientRect());
+    if (row.top < frame.top || row.bottom > frame.bottom) box.scrollTop += row.top - frame.top;
+  }
 
   function makeCell({ layer, head }, group, side) {
     const thumbnail = makeThumbnail(side);
@@ -53,6 +63,7 @@ export function makeHeadsGrid(box, { lock, preview }) {
         cell.thumbnail.show(head);
         if (box.classList.contains("dense")) cell.thumbnail.shorten(head, cell.label);
         cell.radio.checked = cell.layer === locked.layer && cell.head === locked.head;
+        if (cell.radio.checked) reveal(cell);
       });
     },
   };

@@ -7,6 +7,7 @@ import { make, setText, partsOf } from "../../web/dom.js";
 import { formatPercent, formatSeconds } from "../../web/format.js";
 
 const NARROW = 7; // cells of a row that have room at their full width
+const MANY = 9; // cells that a phone shows side by side; of more, fewer in a line
 
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
@@ -114,7 +115,11 @@ export function mount({ element, trigger, props, watch }) {
     if (names !== builtFor) {
       buttons.clear();
       element.querySelector("tbody").replaceChildren(...value.rows.map(makeRow));
-      element.querySelector("table").classList.toggle("wide", value.rows.some((row) => row.cells.length > NARROW));
+      const table = element.querySelector("table");
+      const most = Math.max(...value.rows.map((row) => row.cells.length));
+      table.classList.toggle("wide", most > NARROW);
+      table.classList.toggle("many", most > MANY);
+      table.style.setProperty("--cells", String(most));
       builtFor = names;
     }
     for (const cell of cells) fill(buttons.get(cell.name), cell, value.intact);
