@@ -16,20 +16,20 @@ import torch
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
-from core.config import Preset, parse_preset
 from core.evaluation.headline import HeadlineFigure
 from core.interpret.any_module.calling import Forward, ModelCall, module_of
 from core.interpret.any_module.tables import Vocab
 from core.interpret.health_course import health_steps
 from core.interpret.snapshots import is_snapshot_step
 from core.models import count_parameters
-from core.runs.folder import DEFAULT_ROOT, RunError, RunFolder
+from core.runs.folder import DEFAULT_ROOT, RunFolder
 from core.runs.info import RunInfo, Status
 from core.runs.metrics_file import MetricsFile
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.watching.batch import WatchedBatch
-from core.runs.watching.pace import MAX_EVERY, Pace, Spacing
+from core.runs.watching.folders import created, preset_of, to_resume, with_interval
+from core.runs.watching.pace import Pace, Spacing
 from core.storage.atomic import write_atomically
 from core.storage.error_messages import explain_error
 from core.storage.errors import InputError
@@ -109,9 +109,9 @@ def watch(
     watched = WatchedBatch(call, module, batch, pad=pad, src_vocab=src_vocab, tgt_vocab=tgt_vocab)
     watched.evaluate()  # before there is a folder
     if resume:
-        folder = _to_resume(Path(root), name)
+        folder = to_resume(Path(root), name)
     else:
-        folder = _created(Path(root), name, _preset(forward, module, watched, every=every, steps=steps))
+        folder = created(Path(root), name, preset_of(forward, module, watched, every=every, steps=steps))
     return Watch(folder, call, module, watched, pad=pad, optimizer=optimizer, every=every, step=step)
 
 
@@ -342,7 +342,7 @@ class Watch:
             return
         self._replay.every = every
         preset = self._folder.read_preset()
-        self._write(lambda: self._folder.replace_preset(preset.with_changes({"training.evaluate_every": every})))
+        self._write(lambda: self._folder.replace_preset(with_interval(preset, every)))
 
     def _learning_rate(self) -> float:
         groups = self._optimizer.param_groups if self._optimizer is not None else []
@@ -446,44 +446,6 @@ class _NotWatching(Watch):
 
     def diagnose(self, *, bos: int, eos: int, **options: Any) -> None:
         """Examine nothing."""
-
-
-def _preset(
-    forward: Forward, module: nn.Module | None, batch: WatchedBatch, *, every: int | None, steps: int | None
-) -> Preset:
-    """Return the preset that stands for a watched training."""
-    name = type(module).__name__ if module is not None else getattr(forward, "__name__", "")
-    name = name if name.isidentifier() and name.isascii() else "Model"
-    task = {
-        "family": "watched",
-        "module": name[:100],
-        "steps": steps or 0,
-        "longest_source": 0 if batch.tgt_in is None else batch.src.shape[1],
-        "longest_answer": batch.tgt_out.shape[1],
-    }
-    training = {"steps": 1, "warmup_steps": 0, "evaluate_every": min(every or 1, MAX_EVERY)}
-    document = {"name": "watched", "description": f"{name}, trained by its own loop and watched"}
-    return parse_preset(document | {"task": task, "model": {"family": "watched"}, "training": training})
-
-
-def _created(root: Path, name: str | None, preset: Preset) -> RunFolder:
-    """Create the folder of a new run; RunError if there is one of that name."""
-    if name is not None and (folder := RunFolder(root, name)).exists():
-        raise RunError(
-            f"run={name!r} exists already, with {folder.read_info().step:,} steps; pass resume=True to go on with it, "
-            "or another name"
-        )
-    return RunFolder.create(root, preset, name=name)
-
-
-def _to_resume(root: Path, name: str | None) -> RunFolder:
-    """Return the folder of a run to go on with; RunError if there is none, or it is no watched one."""
-    if name is None:
-        raise InputError("name=None must be the name of the run to go on with, as resume=True")
-    folder = RunFolder(root, name)
-    if not folder.read_preset().is_watched:
-        raise RunError(f"run={name!r} is trained by the lab, so lab.watch cannot go on with it; choose another name")
-    return folder
 
 
 def _kept(loss: torch.Tensor | float) -> torch.Tensor | float:

@@ -18,6 +18,7 @@ from benchmarks import model_styles as styles
 from core import lab
 from core.config import ConfigError, parse_preset, preset_to_yaml, read_preset
 from core.runs import RunError, Runs
+from core.runs.watching.folders import with_interval
 from core.runs.watching.pace import SHARE, Pace, round_interval
 from core.storage.errors import InputError
 from tests.runs.watching.loops import BATCH, NAMES, OPTIONS, made, update
@@ -94,6 +95,9 @@ def test_what_needs_a_model_of_the_lab_is_refused_in_a_sentence(tmp_path):
     text = preset_to_yaml(run.preset)
     assert read_preset(text, name="x") == run.preset
     assert "batch_size" not in text  # that of the user's own loop is not known
+    assert text.endswith("training:\n  evaluate_every: 5  # steps between evaluations\n")
+    assert with_interval(read_preset(text, name="x"), 20) == run.preset.with_changes({"training.evaluate_every": 20})
+    assert "batch_size" not in preset_to_yaml(with_interval(read_preset(text, name="x"), 20))
 
 
 def test_a_run_of_that_name_is_continued_or_refused(tmp_path):
