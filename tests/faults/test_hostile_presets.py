@@ -239,9 +239,9 @@ def test_extreme_values_give_a_preset_or_config_error(row):
 
 
 def test_the_largest_models_are_estimated_without_being_built(memory, row):
-    blocks = {"d_model": 1024, "num_heads": 16, "d_ff": 4096}
+    blocks = {"d_model": 1024, "num_heads": 32, "d_ff": 4096}
     sizes = {
-        "transformer": blocks | {"num_encoder_layers": 12, "num_decoder_layers": 12},
+        "transformer": blocks | {"num_encoder_layers": 24, "num_decoder_layers": 24},
         "decoder-only": blocks | {"num_layers": 24},
         "encoder-only": blocks | {"num_layers": 24},
         "gru": {"d_embedding": 1024, "d_hidden": 2048, "num_layers": 8},

@@ -18,6 +18,7 @@ from core.models.seq2seq import Head, Seq2Seq
 from core.models.transformer import Transformer
 from core.storage.errors import InputError
 from core.text.vocab import BOS_ID, EOS_ID
+from tests.support.attribution_models import CONTINUING
 from tests.support.scripted_models import make_model
 
 SIZES = {"max_seq_len": 12, "d_model": 16, "num_heads": 2, "d_ff": 24}
@@ -43,6 +44,14 @@ MODELS = {
         f"decoder-only {positions}": (DecoderOnly, SIZES | {"num_layers": 2, "norm": "pre", "positions": positions})
         for positions in ("learned", "alibi", "vo-rope")
     },
+    "relative bias, gated": (
+        Transformer,
+        SIZES | LAYERS | {"norm": "pre", "positions": "relative-bias", "feed_forward_block": "gated"},
+    ),
+    "continuing": (
+        DecoderOnly,
+        SIZES | {"num_layers": 2, "norm": "pre", "positions": "learned"} | CONTINUING,
+    ),
     "encoder-only": (EncoderOnly, SIZES | {"num_layers": 2}),
     "encoder-only pre-norm alibi": (EncoderOnly, SIZES | {"num_layers": 2, "norm": "pre", "positions": "alibi"}),
     **{

@@ -33,9 +33,12 @@ TRANSFORMERS = BLOCKS | {
     "as nn.Transformer": {"final_norm": "always"},
     "post, RMSNorm": {"norm_block": "rms-norm"},
     "as in Marian": {"positions": "sinusoidal-halves", "source_bos": False, "activation": "silu"},
+    "as in T5": {"norm": "pre", "norm_block": "rms-norm", "positions": "relative-bias", "feed_forward_block": "gated"},
 }
+CONTINUING = {"source_bos": False, "source_eos": False, "target_bos": False}  # as in GPT-2
 ENCODER_ONLY = [f"encoder-only {options}" for options in ("pre, sinusoidal", "post, vo-rope")]
 DECODER_ONLY = [f"decoder-only {options}" for options in ("post, sinusoidal", "pre, rope", "post, vo-rope")]
+DECODER_ONLY += ["decoder-only as in GPT-2"]
 WITH_DECODER_STREAM = [*TRANSFORMERS, *DECODER_ONLY]
 WITH_STREAM = [*WITH_DECODER_STREAM, *ENCODER_ONLY]
 RECURRENT = ["gru", "lstm"]
@@ -51,12 +54,13 @@ def build(name: str, seed: int = 0) -> Seq2Seq:
     elif "only" in name:
         family, options = name.split(" ", 1)
         kind = DecoderOnly if family == "decoder-only" else EncoderOnly
-        model = make_model(kind, **SIZES, num_layers=2, **BLOCKS[options])
+        chosen = {"norm": "pre", "positions": "learned"} | CONTINUING if options == "as in GPT-2" else BLOCKS[options]
+        model = make_model(kind, **SIZES, num_layers=2, **chosen)
     else:
         model = make_model(Transformer, **SIZES | DEPTH | TRANSFORMERS[name])
     with torch.no_grad():
         for path, parameter in model.named_parameters():
-            if "positions" in path:
+            if "positions" in path or "relative" in path:
                 torch.nn.init.normal_(parameter)
             if path.endswith("bias"):  # zero by default, and then no test would see one forgotten
                 parameter.add_(torch.randn_like(parameter) * 0.1)
