@@ -88,6 +88,23 @@ def test_an_exception_in_a_check_names_its_line_of_the_file(lab, tmp_path):
     assert "line 5 of the file" in " ".join(output.split())
 
 
+def test_a_file_of_empty_bodies_has_not_passed(lab, tmp_path):
+    (tmp_path / "mine.py").write_text("def attention(q, k, v, mask=None):\n    pass\n")
+    code, output, _ = lab("milestones", "1", "--module", str(tmp_path / "mine.py"), "--json")
+    assert (code, last_json(output)["ok"]) == (1, False)
+    assert "its body may not be written yet" in " ".join(output.split())
+
+
+def test_the_page_shows_what_is_said_of_its_wrong_file(lab, tmp_path):
+    page = (REPOSITORY / "docs/milestones.md").read_text().partition("## A wrong file")[2]
+    code, output = (re.search(rf"```{kind}\n(.*?)```", page, re.DOTALL)[1] for kind in ("python", "text"))
+    (tmp_path / "my_attention.py").write_text(code)
+    ended, printed, _ = lab("milestones", "1", "--module", str(tmp_path / "my_attention.py"))
+    assert ended == 1
+    assert output.count("✗") == 3
+    assert output in printed
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -18,7 +18,7 @@ from core.teaching.milestones.heads import HeadChecks
 from core.teaching.milestones.layers import LayerChecks
 from core.teaching.milestones.mask_encodings import MaskConvention
 from core.teaching.milestones.mask_functions import check_causal_mask, check_consistency, check_padding_mask
-from core.teaching.milestones.names import PartName, looked_for
+from core.teaching.milestones.names import OPTIONAL, PartName, looked_for
 from core.teaching.milestones.own_file import OwnFile
 from core.teaching.milestones.positions import PositionChecks, check_embedding
 from core.teaching.milestones.table import Milestone
@@ -123,9 +123,7 @@ class MilestoneChecker:
                 yield from self._made(layer.all())
                 said += layer.conventions
             case _:
-                others: dict[str, Any] = {
-                    each: self.file.parts[each] for each in ("loss", "decode", "optimizer") if each in self.file.parts
-                }
+                others: dict[str, Any] = {each: self.file.parts[each] for each in OPTIONAL if each in self.file.parts}
                 yield from ModelChecks(what, others).findings()
 
     def _builders(self) -> dict[str, Callable[[], Any]]:

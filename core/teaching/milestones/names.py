@@ -47,6 +47,9 @@ NAMES: dict[PartName, tuple[str, ...]] = {
 }
 """Names that each part is looked for by, the document's first; case and underscores do not count."""
 
+OPTIONAL: tuple[PartName, ...] = ("loss", "decode", "optimizer")
+"""Functions beside a whole model, which make more checks possible."""
+
 
 def looked_for(*parts: PartName) -> str:
     """Return the names that parts are looked for by, in words."""

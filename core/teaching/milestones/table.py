@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.teaching.milestones.names import PartName
+from core.teaching.milestones.names import NAMES, OPTIONAL, PartName
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -193,3 +193,13 @@ def terms_in_markdown() -> str:
             "",
         ]
     return "\n".join(rows)
+
+
+def parts_in_markdown() -> str:
+    """Return a table of what a file is searched for, and of the names that it may have there."""
+    rows = ["| milestone | looked for | or |", "|---|---|---|"]
+    for each in MILESTONES:
+        for part in (*each.parts, *(OPTIONAL if each.number == len(MILESTONES) else ())):
+            first, *others = NAMES[part]
+            rows.append(f"| {each.number} | `{first}` | {', '.join(f'`{name}`' for name in others)} |")
+    return "\n".join(rows) + "\n"
