@@ -16,14 +16,15 @@ DROPOUT = 0.1  # so that dropout which acts in evaluation mode shows
 PAD, BOS, EOS = 0, 1, 2
 
 _NAMES = {
-    "d_ff": "d_ff dff ff_dim dim_feedforward ffn_dim ff_hidden d_hidden d_inner inner_dim ffn_hidden ff hidden",
+    "d_ff": "d_ff dff ff_dim dim_feedforward ffn_dim ff_hidden d_hidden d_hid d_inner inner_dim ffn_hidden ff hidden",
     "d_model": (
         "d_model dmodel model_dim dim_model dim embed_dim embed_size emb_size emb_dim embedding_dim hidden_size "
-        "hidden_dim n_embd d_embed d_in d_out size features"
+        "hidden_dim n_embd d_embed d_in d_out d_hid size features"
     ),
     "num_heads": "num_heads n_heads nheads heads h nhead n_head num_attention_heads head",
     "d_k": "d_k dk d_v dv head_dim dim_head d_head head_size",
-    "max_len": "max_len max_seq_len max_length maxlen max_positions max_position num_positions n_positions seq_len "
+    "max_len": "max_len max_seq_len max_length maxlen max_positions max_position num_positions n_positions n_position "
+    "seq_len "
     "length context_length block_size size",
     "vocab_size": "vocab_size vocab src_vocab_size tgt_vocab_size src_vocab tgt_vocab num_embeddings n_vocab "
     "num_tokens src_vocab_len tgt_vocab_len",
@@ -91,7 +92,7 @@ def build(
     parts = parts or {}
     values = sizes.values() | given
     named = building_parameters(what)
-    kind_by_name = _kinds_by_name(named, (*kinds, "dropout", "pad"))
+    kind_by_name = kinds_by_name(named, (*kinds, "dropout", "pad"))
     arguments: dict[str, Any] = {}
     for name, parameter in named.items():
         kind = kind_by_name[name]
@@ -115,7 +116,7 @@ def build(
     return built.eval() if isinstance(built, nn.Module) else built
 
 
-def _kinds_by_name(names: Iterable[str], kinds: Iterable[str]) -> dict[str, str | None]:
+def kinds_by_name(names: Iterable[str], kinds: Iterable[str]) -> dict[str, str | None]:
     """Return the kind of each argument; of two widths where an inner one is missing, the second is the inner one."""
     found = {name: kind_of(name, kinds) for name in names}
     widths = [name for name, kind in found.items() if kind == "d_model"]
@@ -141,6 +142,12 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the parameters of a function, or of a module's ``forward``, without ``*args`` and ``**kwargs``."""
     called = function.forward if isinstance(function, nn.Module) else function
     return _named(inspect.signature(called))
+
+
+def required_masks(function: Callable[..., Any]) -> dict[str, None]:
+    """Return None for each parameter for a mask that has no default, to be passed where there is no mask."""
+    named = parameters_of(function)
+    return {name: None for name in mask_parameters(function) if named[name].default is inspect.Parameter.empty}
 
 
 def mask_parameters(function: Callable[..., Any]) -> list[str]:

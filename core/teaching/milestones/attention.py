@@ -12,7 +12,7 @@ from torch import nn
 from core.teaching.doctor.black_box import NotCheckableError
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.milestones import formulas
-from core.teaching.milestones.arguments import Sizes, build, draw, mask_parameters, output_of, tensor_of
+from core.teaching.milestones.arguments import Sizes, build, draw, mask_parameters, output_of, required_masks, tensor_of
 from core.teaching.milestones.formulas import RIGHT, Formula, Mistake
 from core.teaching.milestones.mask_encodings import FOUR, THREE, TWO, MaskConvention, drawn_mask
 from core.teaching.milestones.mask_search import MaskSearch
@@ -91,7 +91,7 @@ class Attention:
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Return the output, and the weights if it returns any."""
-        given = {} if mask is None else {self.masks[0]: mask}
+        given = required_masks(self.function) | ({} if mask is None else {self.masks[0]: mask})
         result = self.function(query.clone(), key.clone(), value.clone(), **given)  # it may change them in place
         output = output_of(result, (*query.shape[:-1], value.shape[-1]), f"queries {tuple(query.shape)}")
         return output, tensor_of(result, (*query.shape[:-1], key.shape[-2]))

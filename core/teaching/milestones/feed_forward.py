@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.milestones import formulas
-from core.teaching.milestones.arguments import Sizes, build, draw, output_of
+from core.teaching.milestones.arguments import Sizes, build, building_parameters, draw, kinds_by_name, output_of
 from core.teaching.milestones.heads import check_gradients
 from core.teaching.milestones.products import Products
 
@@ -32,6 +32,7 @@ class FeedForwardChecks:
 
     def __init__(self, what: Callable[..., Any]) -> None:
         self.module: Any = build(what, SIZES, ("d_ff", "d_model"))
+        self.is_told_width = "d_ff" in kinds_by_name(building_parameters(what), ("d_ff", "d_model")).values()
         self.conventions: list[str] = []
         self.x = draw(BATCH, LENGTH, SIZES.d_model)
 
@@ -82,7 +83,7 @@ class FeedForwardChecks:
             return not_checked(name, f"{len(products.calls)} products with weights were seen, and the formula has two.")
         first, second = products.calls
         inner, read = first.result, second.activations
-        if inner.shape[-1] != SIZES.d_ff:
+        if self.is_told_width and inner.shape[-1] != SIZES.d_ff:
             sentence = f"The inner width is {inner.shape[-1]}, though d_ff = {SIZES.d_ff} was asked for."
             return Finding(name, "red", sentence, inner.shape[-1])
         if formulas.is_close(read, inner):
@@ -99,10 +100,13 @@ class FeedForwardChecks:
         found = next((each for each, function in ACTIVATIONS.items() if formulas.is_close(read, function(inner))), "")
         if found != "ReLU":
             self.conventions.append(f"activation: {found or 'none that is known'}; the paper's is ReLU")
-        if not formulas.is_close(output, second.result):
+        residual = self.x + second.result
+        if any(formulas.is_close(output, each) for each in (residual, F.layer_norm(residual, residual.shape[-1:]))):
+            self.conventions.append("adds its input, which a layer must not do again")
+        elif not formulas.is_close(output, second.result):
             off = formulas.difference(output, second.result)
             sentence = f"The output is not that of the second layer, off by up to {off:.2g}: something follows it."
             return Finding(name, "red", sentence, off)
         return Finding(
-            name, "green", f"{SIZES.d_model} → {SIZES.d_ff} → {SIZES.d_model}, {found or 'an activation'} between."
+            name, "green", f"{SIZES.d_model} → {inner.shape[-1]} → {SIZES.d_model}, {found or 'an activation'} between."
         )

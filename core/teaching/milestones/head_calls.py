@@ -1,18 +1,31 @@
 """How the reader's multi-head attention is built and called, and what its projections return."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import permutations
 from typing import Any
 
 import torch
 from torch import nn
 
 from core.teaching.doctor.black_box import NotCheckableError
-from core.teaching.milestones.arguments import Sizes, build, draw, mask_parameters, output_of, parameters_of
+from core.teaching.milestones.arguments import (
+    Sizes,
+    build,
+    building_parameters,
+    draw,
+    kind_of,
+    mask_parameters,
+    output_of,
+    parameters_of,
+    required_masks,
+)
 from core.teaching.milestones.products import Product, Products, by_token
 
 BATCH, QUERIES, KEYS = 2, 5, 7
 SIZES = Sizes()
 HEADS, WIDTH = SIZES.num_heads, SIZES.d_model
+Vectors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 KINDS = ("d_model", "num_heads", "d_k", "max_len")
 
 
@@ -39,6 +52,8 @@ class MultiHead:
                 return
             except Exception as problem:  # noqa: BLE001 - the reader's code may raise anything
                 error = problem
+        if error is not None and "d_model" not in map(partial(kind_of, kinds=KINDS), building_parameters(what)):
+            raise NotCheckableError(f"it is not built from d_model, so the width it takes is not known: {error}.")
         if error is not None:
             raise error
 
@@ -60,7 +75,8 @@ class MultiHead:
     def call(self, tensors: list[torch.Tensor], mask: torch.Tensor | None = None) -> Any:
         """Return what the module returns."""
         given = dict(zip(self.inputs, tensors, strict=True))
-        return self.module(**given, **({} if mask is None else {self.masks[0]: mask}))
+        masks = required_masks(self.module) | ({} if mask is None else {self.masks[0]: mask})
+        return self.module(**given, **masks)
 
     def output(self, mask: torch.Tensor | None = None, tensors: list[torch.Tensor] | None = None) -> torch.Tensor:
         """Return the output (B, Tq, D)."""
@@ -82,31 +98,35 @@ class MultiHead:
                     return joined, True
         return output, False
 
-    def projected(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    def projected(self) -> Iterator[Vectors]:
         """Yield what queries, keys and values may be, each (B, T, D), from the products that read the inputs."""
         with Products(BATCH) as products, torch.no_grad():
             self.output()
         read = [[each for each in products.calls if each.reads(tensor)] for tensor in self.tensors()]
         if len(read) == 3:
-            yield from self._joined(*read)
+            yield from self._joined(read)
         elif len(read) == 2:
             half = len(read[1]) // 2
-            yield from self._joined(read[0], read[1][:half], read[1][half:])
-            yield from self._joined(read[0], read[1][0::2], read[1][1::2])
+            for first, second in ((read[1][:half], read[1][half:]), (read[1][0::2], read[1][1::2])):
+                yield from self._joined([read[0], first, second])
+                yield from self._joined([read[0], second, first])
         else:
-            calls = read[0]
-            if len(calls) == 1:  # one matrix for all three
-                (found,) = calls
-                vectors = by_token(found.result, BATCH, self.queries, HEADS)
-                if vectors is not None and vectors.shape[-1] == 3 * WIDTH:
-                    query, key, value = vectors.chunk(3, dim=-1)
-                    yield query, key, value
-                    yield tuple(vectors.unflatten(-1, (HEADS, 3, -1))[..., n, :].flatten(2) for n in range(3))
-            third = len(calls) // 3
-            yield from self._joined(calls[:third], calls[third : 2 * third], calls[2 * third :])
-            yield from self._joined(calls[0::3], calls[1::3], calls[2::3])
+            yield from self._of_one(read[0])
 
-    def _joined(self, *read: list[Product]) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    def _of_one(self, calls: list[Product]) -> Iterator[Vectors]:
+        """Yield what queries, keys and values may be where all come from one input, in every order."""
+        third = len(calls) // 3
+        for groups in ([calls[:third], calls[third : 2 * third], calls[2 * third :]], [calls[n::3] for n in range(3)]):
+            for order in permutations(groups):
+                yield from self._joined(list(order))
+        if len(calls) == 1:  # one matrix for all three
+            vectors = by_token(calls[0].result, BATCH, self.queries, HEADS)
+            if vectors is not None and vectors.shape[-1] == 3 * WIDTH:
+                by_head = vectors.unflatten(-1, (HEADS, 3, -1))
+                for parts in (vectors.chunk(3, dim=-1), [by_head[..., n, :].flatten(2) for n in range(3)]):
+                    yield from permutations(parts)
+
+    def _joined(self, read: list[list[Product]]) -> Iterator[Vectors]:
         """Yield queries, keys and values, if the results of their products have the width of the model together."""
         found = []
         for calls, length in zip(read, (self.queries, self.keys, self.keys), strict=True):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,8 +21,8 @@ from core.teaching.milestones.arguments import (
     tensor_of,
 )
 from core.teaching.milestones.attention import causes
-from core.teaching.milestones.formulas import RIGHT, Formula
-from core.teaching.milestones.head_calls import BATCH, HEADS, KEYS, KINDS, QUERIES, WIDTH, MultiHead
+from core.teaching.milestones.formulas import RIGHT, Formula, Mistake
+from core.teaching.milestones.head_calls import BATCH, HEADS, KEYS, KINDS, QUERIES, WIDTH, MultiHead, Vectors
 from core.teaching.milestones.mask_encodings import (
     FOUR,
     KEYS_ONLY,
@@ -34,6 +35,7 @@ from core.teaching.milestones.mask_encodings import (
 from core.teaching.milestones.mask_search import MaskSearch
 
 AXES = ("batch", "position")
+FIELDS = ("scale", "weights", "values", "split", "merge")
 SHAPES = (FOUR, THREE, TWO, per_head(HEADS), *KEYS_ONLY)
 
 
@@ -50,7 +52,8 @@ class HeadChecks:
         self.conventions: list[str] = []
         self.mask: MaskConvention | None = None
         self.formula: Formula | None = None
-        self.vectors: tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None = None
+        self.vectors: Vectors | None = None
+        self.own_mask: torch.Tensor | None = None  # (B, Tq, Tk) bool of a module that is causal by itself
         self.is_repeatable = True
 
     def all(self) -> list[tuple[str, Callable[[], Finding]]]:
@@ -88,33 +91,59 @@ class HeadChecks:
         joined, _ = self.heads.joined()
         if wrapped is not None:
             return self._equals_torch(wrapped)
+        others = [torch.cat([each[:1], each[1:].flip(-1)]) for each in self.heads.tensors()]
+        if not formulas.is_close(self.heads.output(tensors=others)[0], self.heads.output()[0]):
+            sentence = (
+                "A row of the batch depends on the others: the first axis is not taken for the batch. If it takes "
+                "(T, B, d_model), pass x.transpose(0, 1) inside; otherwise see the axes of transpose and view."
+            )
+            return Finding(name, "red", sentence)
         candidates = list(self.heads.projected())
         if not candidates:
             return not_checked(name, "no products of its inputs with weights of the width d_model were seen.")
-        fields = ("scale", "weights", "values", "split", "merge")
-        for vectors in candidates:
-            found = formulas.recognized(joined, lambda formula: self._joined(formula, vectors), fields)  # noqa: B023 - called at once
-            if found is not None and not (found[1] and vectors is not candidates[-1]):
-                self.formula, self.vectors = found[0], vectors
-                break
-        expected = self._joined(RIGHT, candidates[0])
+        mistakes = self._recognize(joined, candidates)
+        expected = self._joined(RIGHT, candidates[0] if self.vectors is None else self.vectors)
         off = formulas.difference(joined, expected)
-        if self.formula is None:
-            if self._takes_every_other(joined, candidates[0]):
-                self.conventions.append("a head takes every H-th dimension of queries, keys and values")
-                return Finding(name, "green", "The heads are those of the formula, from dimensions H apart.", off)
-            where = formulas.compared(joined, expected, AXES)
-            head = int((joined - expected).abs().amax(dim=(0, 1)).gt(formulas.TOLERANCE).nonzero()[0]) // (
-                WIDTH // HEADS
-            )
-            sentence = f"The joined heads differ from the formula, {where}, head {head}; no known mistake explains it."
-            return Finding(name, "red", sentence, off)
-        mistakes = next(each for formula, each in formulas.combined(fields) if formula == self.formula)
+        if mistakes is None:
+            return self._unknown(joined, expected, candidates[0])
         if mistakes:
             where = formulas.compared(joined, expected, AXES)
             return Finding(name, "red", f"The joined heads are off by {where}: {causes(mistakes)}.", off)
         sentence = f"Each of {HEADS} heads is softmax(QKᵀ/√d_k)V of its own {WIDTH // HEADS} dimensions."
         return Finding(name, "green", sentence, off)
+
+    def _recognize(self, joined: torch.Tensor, candidates: list[Vectors]) -> tuple[Mistake, ...] | None:
+        """Find the formula with the fewest mistakes that gives the joined heads; None if no known one does.
+
+        A module of self-attention without a mask may hide later tokens by itself.
+        """
+        causal = torch.ones(BATCH, self.heads.queries, self.heads.keys, dtype=torch.bool).tril()
+        best: tuple[Mistake, ...] | None = None
+        for own_mask in (None, causal) if len(self.heads.inputs) == 1 else (None,):
+            self.own_mask = own_mask
+            for vectors in candidates:
+                found = formulas.recognized(joined, partial(self._joined, vectors=vectors), FIELDS)
+                if found is not None and (best is None or len(found[1]) < len(best)):
+                    (self.formula, best), self.vectors = found, vectors
+            if best is not None:
+                break
+        if best is None:
+            self.own_mask = None
+        elif self.own_mask is not None:
+            self.conventions.append("hides later tokens by itself")
+        return best
+
+    def _unknown(self, joined: torch.Tensor, expected: torch.Tensor, vectors: Vectors) -> Finding:
+        """Return a finding about heads that no known mistake explains."""
+        name, off = "formula of the heads", formulas.difference(joined, expected)
+        if self._takes_every_other(joined, vectors):
+            self.conventions.append("a head takes every H-th dimension of queries, keys and values")
+            return Finding(name, "green", "The heads are those of the formula, from dimensions H apart.", off)
+        where = formulas.compared(joined, expected, AXES)
+        differs = (joined - expected).abs().amax(dim=(0, 1)) > formulas.TOLERANCE
+        head = int(differs.nonzero()[0]) // (WIDTH // HEADS)
+        sentence = f"The joined heads differ from the formula, {where}, head {head}; no known mistake explains it."
+        return Finding(name, "red", sentence, off)
 
     def _equals_torch(self, wrapped: nn.MultiheadAttention) -> Finding:
         """A module around PyTorch's: the output is that of the formula with the wrapped weights."""
@@ -134,23 +163,25 @@ class HeadChecks:
         cause = "" if wrapped.batch_first else ": batch_first is False, so the batch is taken for the sequence"
         return Finding(name, "red", f"The output is off by {where}{cause}.")
 
-    def _takes_every_other(self, joined: torch.Tensor, vectors: tuple[torch.Tensor, ...]) -> bool:
+    def _takes_every_other(self, joined: torch.Tensor, vectors: Vectors) -> bool:
         order = torch.arange(WIDTH).view(-1, HEADS).T.flatten()
         query, key, value = (each[..., order] for each in vectors)
         found = self._joined(RIGHT, (query, key, value))
         return formulas.is_close(joined, found) or formulas.is_close(joined[..., order], found)
 
-    def _joined(
-        self,
-        formula: Formula,
-        vectors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-        may: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def _joined(self, formula: Formula, vectors: Vectors, may: torch.Tensor | None = None) -> torch.Tensor:
         """Return the joined heads (B, Tq, D) by a formula."""
-        query, key, value = (_split(each, viewed=formula.split == "viewed") for each in vectors)
-        may = None if may is None else may[:, None]
-        heads, _ = formula.attend(query, key, value, may, num_heads=HEADS)
+        heads, _ = self._attended(formula, vectors, may)
         return heads.reshape(BATCH, -1, WIDTH) if formula.merge == "viewed" else heads.transpose(1, 2).flatten(2)
+
+    def _attended(
+        self, formula: Formula, vectors: Vectors, may: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return outputs (B, H, Tq, K) and weights (B, H, Tq, Tk) of all heads by a formula."""
+        query, key, value = (_split(each, viewed=formula.split == "viewed") for each in vectors)
+        if self.own_mask is not None:
+            may = self.own_mask if may is None else may & self.own_mask
+        return formula.attend(query, key, value, None if may is None else may[:, None], num_heads=HEADS)
 
     def projects(self) -> Finding:
         """The joined heads go through the output projection."""
@@ -178,8 +209,7 @@ class HeadChecks:
             return Finding(name, "green", "Only the output is returned, so there are no weights that could be others.")
         if self.formula is None or self.vectors is None:
             raise NotCheckableError("the heads are not recognized.")
-        query, key, value = (_split(each, viewed=self.formula.split == "viewed") for each in self.vectors)
-        _, expected = self.formula.attend(query, key, value, num_heads=HEADS)
+        _, expected = self._attended(self.formula, self.vectors)
         expected = expected if of_heads is not None else expected.mean(dim=1)
         if formulas.is_close(weights, expected):
             what = "of each head" if of_heads is not None else "averaged over the heads"
@@ -242,6 +272,8 @@ class HeadChecks:
         kinds = {kind_of(each, KINDS) for each in building_parameters(self.what)}
         if not {"d_model", "num_heads"} <= kinds:
             return not_checked(name, "it is not built from d_model and num_heads.")
+        if "d_k" in kinds:
+            return not_checked(name, "it is passed the width of a head, so d_model need not be a multiple of it.")
         sizes = Sizes(d_model=WIDTH + 1)
         try:
             build(self.what, sizes, KINDS)

@@ -10,7 +10,15 @@ from torch.overrides import TorchFunctionMode
 
 from core.teaching.doctor.black_box import NotCheckableError
 from core.teaching.milestones import formulas
-from core.teaching.milestones.arguments import Sizes, build, draw, mask_parameters, output_of, parameters_of
+from core.teaching.milestones.arguments import (
+    Sizes,
+    build,
+    draw,
+    mask_parameters,
+    output_of,
+    parameters_of,
+    required_masks,
+)
 from core.teaching.milestones.mask_encodings import (
     FOUR,
     KEYS_ONLY,
@@ -77,8 +85,7 @@ class LayerCall:
             of_target, of_source = next(iter(masks), ""), ""
         elif not of_target:
             of_target = next((name for name in masks if name != of_source), "")
-        given = {name: None for name in masks if named[name].default is named[name].empty}
-        return cls(module, rebuild, inputs, of_target, of_source, given)
+        return cls(module, rebuild, inputs, of_target, of_source, dict(required_masks(module)))
 
     def tensors(self) -> list[torch.Tensor]:
         """Return states (B, T, D), and the encoder's output (B, S, D) of a decoder layer."""

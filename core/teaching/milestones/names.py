@@ -25,13 +25,16 @@ NAMES: dict[PartName, tuple[str, ...]] = {
     ),
     "causal_mask": (
         *("create_causal_mask", "causal_mask", "make_causal_mask", "get_causal_mask", "subsequent_mask"),
-        *("create_look_ahead_mask", "look_ahead_mask", "generate_square_subsequent_mask"),
+        *("create_look_ahead_mask", "look_ahead_mask", "get_subsequent_mask", "generate_square_subsequent_mask"),
     ),
     "padding_mask": (
         *("create_padding_mask", "padding_mask", "make_padding_mask", "get_padding_mask"),
         *("create_pad_mask", "make_pad_mask", "get_pad_mask", "pad_mask"),
     ),
-    "heads": ("MultiHeadAttention", "MultiHeadedAttention", "MultiHeadSelfAttention", "MHA"),
+    "heads": (
+        *("MultiHeadAttention", "MultiHeadedAttention", "MultiHeadSelfAttention", "MHA"),
+        *("CausalSelfAttention", "SelfAttention"),
+    ),
     "positions": (
         *("PositionalEncoding", "PositionEncoding", "SinusoidalPositionEncoding", "SinusoidalPositionalEncoding"),
         *("sinusoidal_positions", "sinusoidal_encoding", "PositionalEmbedding"),

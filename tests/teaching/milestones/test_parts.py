@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from tests.teaching.milestones.implementations import FeedForward, findings_of, said_about
@@ -182,7 +183,14 @@ def test_a_correct_network_passes_and_another_activation_is_said():
         def __init__(self, d_model, hidden_dim):
             super().__init__(nn.Linear(d_model, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, d_model))
 
-    for network, activation in ((FeedForward, ""), (Gelu, "GELU")):
+    class WithResidual(FeedForward):
+        def __init__(self, d_in, d_hid):
+            super().__init__(d_in, d_hid)
+
+        def forward(self, x):
+            return F.layer_norm(x + super().forward(x), x.shape[-1:])
+
+    for network, activation in ((FeedForward, ""), (Gelu, "GELU"), (WithResidual, "adds its input")):
         said, findings = said_about("feed_forward", network)
         assert {each.light for each in findings} == {"green"}
         assert activation in said
