@@ -38,6 +38,9 @@ class Model(nn.Module):
 
 def build_transformer(vocab_size):
     return Model(vocab_size)
+
+def loss(logits, target):
+    return nn.functional.cross_entropy(logits, target)
 """
 
 
@@ -112,6 +115,7 @@ def test_the_page_shows_what_is_said_of_its_wrong_file(lab, tmp_path):
         ("def attention(q, k, v:\n    pass\n", "line 1: SyntaxError"),
         ("import sys\nsys.exit(3)\n", "ends the program while it is imported"),
         ("import torch\nfrom torch.nn.functional import scaled_dot_product_attention\n", "has nothing to check"),
+        ("from torch import nn\nloss = nn.CrossEntropyLoss()\nmha = nn.Linear(2, 2)\n", "has nothing to check"),
         ("def something():\n    pass\n", "looked for ScaledDotProductAttention (or scaled_dot_product_attention,"),
     ],
 )

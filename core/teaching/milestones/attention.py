@@ -12,7 +12,16 @@ from torch import nn
 from core.teaching.doctor.black_box import NotCheckableError
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.milestones import formulas
-from core.teaching.milestones.arguments import Sizes, build, draw, mask_parameters, output_of, required_masks, tensor_of
+from core.teaching.milestones.arguments import (
+    Sizes,
+    build,
+    draw,
+    mask_parameters,
+    output_of,
+    parameters_of,
+    required_masks,
+    tensor_of,
+)
 from core.teaching.milestones.formulas import RIGHT, Formula, Mistake
 from core.teaching.milestones.mask_encodings import FOUR, THREE, TWO, MaskConvention, drawn_mask
 from core.teaching.milestones.mask_search import MaskSearch
@@ -49,6 +58,12 @@ class Attention:
         if inspect.isclass(what):
             self.function = build(what, Sizes(), ("d_k", "d_model", "num_heads", "temperature", "max_len"))
         self.masks = mask_parameters(self.function)
+        inputs = [name for name in parameters_of(self.function) if name not in self.masks]
+        if len(inputs) < 3:
+            raise NotCheckableError(
+                f"it takes {', '.join(inputs)}, and no queries, keys and values; call it MultiHeadAttention if it has "
+                "heads."
+            )
         self.layout, self.keys, self.problem = "", KEYS, ""
         self._find_layout()
 
@@ -225,8 +240,10 @@ class AttentionChecks:
         """The mask means what the docstring says."""
         assert self.mask is not None  # noqa: S101 - found by the caller
         marks, text = self.mask.encoding.marks, self.docstring.lower()
-        says = {"hidden" if HIDES.search(text) else "", "may" if SHOWS.search(text) else ""} - {""}
-        if len(says) == 1 and marks in ("hidden", "may") and marks not in says and "not attend" not in text:
+        found = {"hidden": HIDES.search(text), "may": SHOWS.search(text)}
+        says = [meaning for meaning, match in found.items() if match]
+        is_clear = len(says) == 1 and not any(match and " not " in match[0] for match in found.values())
+        if is_clear and marks in found and marks not in says:
             means = {"hidden": "hides the keys where the mask is True", "may": "attends to the keys where it is True"}
             sentence = (
                 f"The mask is inverted: the code {means[marks]}, and its docstring says the opposite; "

@@ -10,7 +10,7 @@ from core.storage.error_messages import shown
 from core.teaching.doctor.black_box import NotCheckableError
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.forward_check import random_states_kept
-from core.teaching.milestones.arguments import Sizes, WrongOutputError, build
+from core.teaching.milestones.arguments import Sizes, WrongOutputError, build, parameters_of
 from core.teaching.milestones.attention import AttentionChecks
 from core.teaching.milestones.feed_forward import FeedForwardChecks
 from core.teaching.milestones.head_calls import KINDS
@@ -123,8 +123,16 @@ class MilestoneChecker:
                 yield from self._made(layer.all())
                 said += layer.conventions
             case _:
-                others: dict[str, Any] = {each: self.file.parts[each] for each in OPTIONAL if each in self.file.parts}
+                others: dict[str, Any] = {each: self.file.parts[each] for each in OPTIONAL if self._takes(each)}
                 yield from ModelChecks(what, others).findings()
+
+    def _takes(self, part: PartName) -> bool:
+        """Whether the file has a function that can be called with the arguments that it is passed."""
+        if part not in self.file.parts:
+            return False
+        parameters = parameters_of(self.file.parts[part]).values()
+        needed = sum(each.default is each.empty for each in parameters)
+        return needed <= OPTIONAL[part] <= len(parameters)
 
     def _builders(self) -> dict[str, Callable[[], Any]]:
         """Return functions that build attention and feed-forward network, for layers that are passed them."""

@@ -50,8 +50,8 @@ NAMES: dict[PartName, tuple[str, ...]] = {
 }
 """Names that each part is looked for by, the document's first; case and underscores do not count."""
 
-OPTIONAL: tuple[PartName, ...] = ("loss", "decode", "optimizer")
-"""Functions beside a whole model, which make more checks possible."""
+OPTIONAL: dict[PartName, int] = {"loss": 3, "decode": 2, "optimizer": 1}
+"""Functions beside a whole model, which make more checks possible, and the number of arguments that each is passed."""
 
 
 def looked_for(*parts: PartName) -> str:

@@ -72,11 +72,7 @@ def load_own_file(path: Path) -> OwnFile:
 
 def parts_of(module: ModuleType) -> dict[PartName, str]:
     """Return the names in a module by which its parts are found; those of PyTorch itself do not count."""
-    own = {
-        _plain(name): name
-        for name, value in vars(module).items()
-        if callable(value) and not _is_of_torch(value) and not name.startswith("_")
-    }
+    own = {_plain(name): name for name, value in vars(module).items() if not name.startswith("_") and _is_own(value)}
     found: dict[PartName, str] = {}
     for part, names in NAMES.items():
         name = next((own[_plain(each)] for each in names if _plain(each) in own), None)
@@ -89,9 +85,12 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _is_of_torch(value: Any) -> bool:
+def _is_own(value: Any) -> bool:
+    """Whether a value is a class or a function, and not of PyTorch; an object that can be called is a result."""
+    if not (inspect.isclass(value) or inspect.isroutine(value) or isinstance(value, partial)):
+        return False
     value = value.func if isinstance(value, partial) else value
-    home = inspect.getmodule(value) if inspect.isclass(value) or inspect.isroutine(value) else None
-    return value is torch.nn.functional.scaled_dot_product_attention or (
-        home is not None and home.__name__.partition(".")[0] in ("torch", "builtins")
+    home = inspect.getmodule(value)
+    return value is not torch.nn.functional.scaled_dot_product_attention and (
+        home is None or home.__name__.partition(".")[0] not in ("torch", "builtins")
     )

@@ -218,6 +218,23 @@ def test_a_correct_attention_passes_and_its_conventions_are_said(right, conventi
     assert convention in said
 
 
+@pytest.mark.parametrize(
+    ("docstring", "light"),
+    [
+        ("True = may attend", "green"),
+        ("The mask is True for real tokens, False for padding.", "green"),
+        ("True means that the position is not masked.", "green"),
+        ("Where it is True, attention is prevented, which hides the future.", "red"),
+        ("mask: True = positions to mask", "red"),
+    ],
+)
+def test_the_docstring_must_say_what_the_mask_does(docstring, light):
+    class Documented(Attention):
+        __doc__ = docstring
+
+    assert findings_of(attention=Documented)["mask"].light == light
+
+
 def test_nan_in_a_row_without_keys_is_said():
     assert "without any key gets NaN" in said_about("attention", may_attend)[0]
 
@@ -234,6 +251,15 @@ def test_what_is_not_written_yet_is_gray():
         def __init__(self, d_model):
             raise NotImplementedError
 
+    class SelfAttention(nn.Module):
+        def __init__(self, dim, heads=8):
+            super().__init__()
+
+        def forward(self, x, mask=None):
+            return x
+
+    (finding,) = findings_of(attention=SelfAttention).values()
+    assert (finding.light, "it takes x, and no queries" in finding.sentence) == ("gray", True)
     for part in ({"attention": attention}, {"heads": Heads}, {"positions": Positions}):
         (finding,) = findings_of(**part).values()
         assert finding.light == "gray"
