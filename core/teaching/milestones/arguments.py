@@ -74,23 +74,20 @@ def build(
     sizes: Sizes,
     kinds: Iterable[str],
     parts: Mapping[str, Callable[[], Any]] | None = None,
-    **given: Any,
 ) -> Any:
     """Call a class or function with sizes for the arguments that it has, and return the result in evaluation mode.
 
     Args:
         what: the class or function.
         sizes: of the model.
-        kinds: kinds of arguments that it may have, the most likely first: "dim" is a width of the model unless the
-            function is asked for another.
+        kinds: kinds of arguments that it may have; a name that stands for several is of the first.
         parts: functions that build modules for arguments such as ``self_attn``.
-        given: values that replace those of the sizes, by kind.
 
     Raises:
         NotCheckableError: an argument without a default has an unknown name.
     """
     parts = parts or {}
-    values = sizes.values() | given
+    values = sizes.values()
     named = building_parameters(what)
     kind_by_name = kinds_by_name(named, (*kinds, "dropout", "pad"))
     arguments: dict[str, Any] = {}

@@ -265,6 +265,22 @@ class AttentionChecks:
             return "zeros"
         return "an average of what is hidden: ignore its output"
 
+    def visible(self, mask: torch.Tensor, length: int) -> torch.Tensor | None:
+        """Return which keys get weight with a mask of the file, (B, T, T) bool; None if it cannot be passed.
+
+        A query whose keys are all hidden sees all of them.
+        """
+        lead = self.attention.lead
+        if self.mask is None or len(lead) == 0:
+            return None
+        zeros, values = torch.zeros(*lead, length, WIDTH), torch.eye(length, WIDTH).expand(*lead, length, WIDTH)
+        try:
+            output, _ = self.attention(zeros, zeros, values, mask)
+        except Exception:  # noqa: BLE001 - a mask of another shape, which multi-head attention may reshape
+            return None
+        seen = output[..., :length] > VISIBLE_WEIGHT
+        return sees_all_without_keys(seen if len(lead) == 1 else seen[:, 0])
+
     def hides_completely(self) -> Finding:
         """Hidden keys get less than 1e-6 of the weight, however low the visible scores are."""
         name, attention = "mask value", self.attention
@@ -362,6 +378,11 @@ class AttentionChecks:
         if over_keys and self.formula.weights != "keys":
             raise NotCheckableError("the weights are no softmax over the keys; repair it first.")
         return self.formula
+
+
+def sees_all_without_keys(may: torch.Tensor) -> torch.Tensor:
+    """Return a mask (…, Tk) bool, True = may attend, in which queries without any key have all of them."""
+    return may | ~may.any(dim=-1, keepdim=True)
 
 
 def causes(mistakes: tuple[Mistake, ...]) -> str:

@@ -16,7 +16,6 @@ from core.teaching.milestones.feed_forward import FeedForwardChecks
 from core.teaching.milestones.head_calls import KINDS
 from core.teaching.milestones.heads import HeadChecks
 from core.teaching.milestones.layers import LayerChecks
-from core.teaching.milestones.mask_encodings import MaskConvention
 from core.teaching.milestones.mask_functions import check_causal_mask, check_consistency, check_padding_mask
 from core.teaching.milestones.names import OPTIONAL, PartName, looked_for
 from core.teaching.milestones.own_file import OwnFile
@@ -70,7 +69,7 @@ class MilestoneChecker:
 
     def __init__(self, file: OwnFile) -> None:
         self.file = file
-        self._attention: MaskConvention | None = None  # the masks that the file's attention takes
+        self._attention: AttentionChecks | None = None
 
     def check(self, milestone: Milestone) -> MilestoneResult:
         """Check one milestone; the random generators are as before afterwards."""
@@ -94,10 +93,9 @@ class MilestoneChecker:
         what = self.file.parts[part]
         match part:
             case "attention":
-                attention = AttentionChecks(what)
-                yield from self._made(attention.all())
-                said += attention.conventions
-                self._attention = attention.mask
+                self._attention = AttentionChecks(what)
+                yield from self._made(self._attention.all())
+                said += self._attention.conventions
             case "causal_mask":
                 yield from self._made([("causal mask", lambda: check_causal_mask(what, self._attention))])
             case "padding_mask":
@@ -107,7 +105,7 @@ class MilestoneChecker:
                 yield from self._made(heads.all())
                 said += heads.conventions
                 if self._attention is not None:
-                    yield check_consistency("masks of both", self._attention, heads.mask)
+                    yield check_consistency("masks of both", self._attention.mask, heads.mask)
             case "positions":
                 positions = PositionChecks(what)
                 yield from self._made(positions.all())

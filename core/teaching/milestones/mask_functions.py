@@ -8,22 +8,23 @@ import torch
 from core.teaching.doctor.black_box import NotCheckableError
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.milestones.arguments import PAD, kind_of, parameters_of, tensors_in
+from core.teaching.milestones.attention import AttentionChecks, sees_all_without_keys
 from core.teaching.milestones.mask_encodings import MaskConvention
 
 LENGTH = 5
 IDS = torch.tensor([[1, 7, 8, 9, 2], [1, 7, 2, PAD, PAD]])
 
 
-def check_causal_mask(make: Callable[..., Any], convention: MaskConvention | None) -> Finding:
+def check_causal_mask(make: Callable[..., Any], attention: AttentionChecks | None) -> Finding:
     """A causal mask hides what comes after, and nothing else; it means what the attention of the file reads.
 
     Args:
         make: the function; it gets the length, or a target of ids if it asks for one.
-        convention: of the masks that the file's attention takes, None if not known.
+        attention: of the same file, None if it has none.
     """
     name = "causal mask"
-    mask = _made(make, LENGTH)
-    if mask is None or tuple(mask.shape[-2:]) != (LENGTH, LENGTH) or mask.numel() != LENGTH * LENGTH:
+    mask = made = _made(make, LENGTH)
+    if mask is None or made is None or tuple(mask.shape[-2:]) != (LENGTH, LENGTH) or mask.numel() != LENGTH * LENGTH:
         shape = "no tensor" if mask is None else f"the shape {tuple(mask.shape)}"
         sentence = f"For a length of {LENGTH} it returns {shape}; a causal mask has a row and a column for each token."
         return Finding(name, "red", sentence)
@@ -39,16 +40,16 @@ def check_causal_mask(make: Callable[..., Any], convention: MaskConvention | Non
         "hides the past and the token itself: it is transposed and off by one": lower.T.triu(1),
         "hides nothing": torch.ones_like(lower),
     }
-    readings = _readings(mask)
-    if convention is not None and convention.encoding.marks in readings:
-        may = readings[convention.encoding.marks]
-        what = next((text for text, other in shapes.items() if torch.equal(may, other)), "is not triangular")
+    seen = None if attention is None else attention.visible(made, LENGTH)
+    if seen is not None and attention is not None:
+        what = next((text for text, may in shapes.items() if torch.equal(seen[0], sees_all_without_keys(may))), "")
         if what == "right":
-            return Finding(name, "green", "A token sees itself and what came before, as the attention reads the mask.")
-        others = [each for marks, each in readings.items() if marks != convention.encoding.marks]
-        if any(torch.equal(each, lower) for each in others):
-            return Finding(name, "red", _inverted("the future and hides the past", convention))
-        return Finding(name, "red", f"As the attention of the file reads it ({convention}), the mask {what}.")
+            return Finding(name, "green", "With it the attention of the file sees each token and what came before.")
+        if torch.equal(seen[0], sees_all_without_keys(~lower)):
+            return Finding(name, "red", _inverted("the future and hides the past", attention))
+        sentence = f"As the attention of the file reads it ({attention.mask}), the mask {what or 'is not triangular'}."
+        return Finding(name, "red", sentence)
+    readings = _readings(mask)
     for marks, may in readings.items():
         if torch.equal(may, lower):
             meaning = {"may": "True or 1 = may attend", "hidden": "True or 1 = hidden", "score": "added to the scores"}
@@ -57,7 +58,7 @@ def check_causal_mask(make: Callable[..., Any], convention: MaskConvention | Non
     return Finding(name, "red", f"The mask {known[0] if known else 'is not triangular'}.")
 
 
-def check_padding_mask(make: Callable[..., Any], convention: MaskConvention | None) -> Finding:
+def check_padding_mask(make: Callable[..., Any], attention: AttentionChecks | None) -> Finding:
     """A padding mask hides PAD as a key, and nothing else; it means what the attention of the file reads."""
     name = "padding mask"
     mask = _made(make, IDS)
@@ -68,21 +69,28 @@ def check_padding_mask(make: Callable[..., Any], convention: MaskConvention | No
     is_token = IDS != PAD
     rows = mask.reshape(len(IDS), -1, LENGTH)[:, 0]  # of the first query
     readings = _readings(rows)
-    if convention is not None and convention.encoding.marks in readings:
-        if torch.equal(readings[convention.encoding.marks], is_token):
+    seen = None if attention is None else attention.visible(mask, LENGTH)
+    if seen is not None and attention is not None:
+        if torch.equal(seen[:, 0], is_token):
+            return Finding(name, "green", f"With it the attention of the file hides PAD; shape {tuple(mask.shape)}.")
+        if torch.equal(seen[:, 0], sees_all_without_keys(~is_token)):
+            return Finding(name, "red", _inverted("PAD and hides all other tokens", attention))
+    elif attention is not None and attention.mask is not None and attention.mask.encoding.marks in readings:
+        if torch.equal(readings[attention.mask.encoding.marks], is_token):
             return Finding(name, "green", f"PAD is hidden and no other token is, in the shape {tuple(mask.shape)}.")
         if any(torch.equal(each, is_token) for each in readings.values()):
-            return Finding(name, "red", _inverted("PAD and hides all other tokens", convention))
+            return Finding(name, "red", _inverted("PAD and hides all other tokens", attention))
     elif any(torch.equal(each, is_token) for each in readings.values()):
         return Finding(name, "green", f"PAD is told from other tokens, in the shape {tuple(mask.shape)}.")
     hidden = [row.tolist() for row in mask.reshape(len(IDS), -1, LENGTH)[:, 0]]
     return Finding(name, "red", f"For the ids {IDS.tolist()}, PAD {PAD}, the mask is {hidden}: it does not mark PAD.")
 
 
-def _inverted(sees: str, convention: MaskConvention) -> str:
+def _inverted(sees: str, attention: AttentionChecks) -> str:
+    reads = "" if attention.mask is None else attention.mask.encoding.name
     return (
-        f"The polarity is inverted: the attention of the file reads masks as {convention.encoding.name}, so with this "
-        f"mask it sees {sees}. Let both mean the same."
+        f"The polarity is inverted: the attention of the file reads masks as {reads}, so with this mask it sees "
+        f"{sees}. Let both mean the same."
     )
 
 

@@ -164,17 +164,17 @@ def _mistaken_tables() -> list[tuple[torch.Tensor, str]]:
         (_table(step=0.5), "the exponent is i / d_model; it is 2i / d_model, with i the number of the pair"),
         (_table(each=True), "sine and cosine of a pair have different frequencies; both have that of 2i"),
         (_table(sign=-1), "the frequencies grow with the dimension; the exponent lacks its minus sign"),
-        (_table(degrees=True), "positions are not multiplied by a frequency: every pair of dimensions is the same"),
+        (_table(constant=True), "positions are not multiplied by a frequency: every pair of dimensions is the same"),
     ]
 
 
 def _table(
-    *, base: float = 10_000.0, step: float = 1.0, each: bool = False, sign: int = 1, degrees: bool = False
+    *, base: float = 10_000.0, step: float = 1.0, each: bool = False, sign: int = 1, constant: bool = False
 ) -> torch.Tensor:
     """Return a table of sines and cosines by a changed formula, (T, D) float32."""
     dimension = torch.arange(WIDTH, dtype=torch.float64)
     exponent = (dimension if each else dimension // 2 * 2) * step / WIDTH
-    frequency = torch.ones_like(exponent) if degrees else base ** (-sign * exponent)
+    frequency = torch.ones_like(exponent) if constant else base ** (-sign * exponent)
     angle = torch.arange(LENGTH, dtype=torch.float64)[:, None] * frequency
     return torch.where(dimension % 2 == 0, angle.sin(), angle.cos()).float()
 

@@ -40,10 +40,10 @@ class Products(TorchFunctionMode):
         keywords = kwargs or {}
         result = func(*args, **keywords)
         if getattr(func, "__name__", "") in PRODUCTS and isinstance(result, torch.Tensor):
+            equation = args[0] if args and isinstance(args[0], str) else ""
             operands = [each for each in (*args, *keywords.values()) if isinstance(each, torch.Tensor)]
-            if len(operands) >= 2 and self._is_weight(operands[-1 if isinstance(args[0], str) else 1]):
-                activations = _averaged(args[0], operands) if len(operands) > 2 and args[0] is not operands[0] else None
-                read = operands[0] if activations is None else activations
+            if len(operands) >= 2 and self._is_weight(operands[-1 if equation else 1]):
+                read = _averaged(equation, operands) if equation and len(operands) > 2 else operands[0]
                 self.calls.append(Product(read.detach().clone(), result.detach().clone()))
         return result
 
@@ -53,6 +53,8 @@ class Products(TorchFunctionMode):
 
 def _averaged(equation: str, operands: list[torch.Tensor]) -> torch.Tensor:
     """Return what a sum over three tensors gives before the last of them, the weights: (B, T, H, K) float."""
+    if "->" not in equation or "." in equation:  # its axes have no names
+        return operands[0]
     inputs, _, output = equation.replace(" ", "").partition("->")
     *read, weights = inputs.split(",")
     kept = [each for each in output if each not in weights] + [each for each in weights if each not in output]

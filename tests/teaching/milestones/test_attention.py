@@ -277,7 +277,7 @@ def test_equal_lengths_only_is_a_warning():
 
 
 CAUSAL = [
-    (causal_mask, "green", "as the attention reads the mask"),
+    (causal_mask, "green", "sees each token and what came before"),
     (lambda size: ~causal_mask(size), "red", "polarity is inverted"),
     (lambda size: causal_mask(size).tril(-1), "red", "hides each token from itself"),
     (lambda size: torch.ones(size, size).tril(1).bool(), "red", "see the next one"),
@@ -297,8 +297,19 @@ def test_a_causal_mask_alone_passes_in_either_polarity():
         assert findings_of(causal_mask=make)["causal mask"].light == "green"
 
 
+def test_the_attention_of_the_file_decides_what_a_mask_means():
+    def minus_infinity(size):
+        return torch.full((size, size), -torch.inf).triu(1)
+
+    findings = findings_of(attention=added, causal_mask=causal_mask)
+    assert findings["causal mask"].light == "red"  # True and False are added as 1 and 0
+    assert "hides nothing" in findings["causal mask"].sentence
+    for attention in (added, fused):  # PyTorch's takes both kinds
+        assert findings_of(attention=attention, causal_mask=minus_infinity)["causal mask"].light == "green"
+
+
 PADDING = [
-    (lambda seq: (seq != 0)[:, None, None], "green", "PAD is hidden"),
+    (lambda seq: (seq != 0)[:, None, None], "green", "hides PAD"),
     (lambda seq: seq == 0, "red", "polarity is inverted"),
     (lambda seq, pad_idx: seq != 2, "red", "does not mark PAD"),
 ]
