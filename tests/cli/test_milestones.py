@@ -143,6 +143,8 @@ def test_a_whole_model_is_examined_by_the_doctor_and_trained(lab, tmp_path, mask
     lights = {each["check"]: each["light"] for each in part["findings"]}
     assert ended == code, output
     assert lights["short training"] == "green"
+    assert "the file has no compute_loss(model, src, tgt)" in output
+    assert "pass loss=" not in output
     assert lights["causal leak"] == ("green" if code == 0 else "red")
 
 
