@@ -7,7 +7,6 @@ that a cell can run twice. A plugin is a program: it runs with all rights of the
 import hashlib
 import importlib.util
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -33,6 +32,7 @@ from core.evaluation.metrics import METRIC_NAME, METRICS
 from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding, Output
 from core.models.layers import FeedForward
+from core.storage.error_messages import place_in, shown
 from core.storage.errors import LabError
 from core.tasks import TASKS, Task
 from core.training.history import RESERVED_COLUMNS
@@ -225,7 +225,7 @@ def load(path: str | Path) -> None:
         restore(before)
         if not isinstance(error, Exception):  # Ctrl+C, or sys.exit
             raise
-        raise PluginError(f"plugin={str(path)!r}, {_place(error, file)}: {_text(error)}") from error
+        raise PluginError(f"plugin={str(path)!r}, {place_in(file, error)}: {shown(error)}") from error
     finally:
         for each in _modules_of(file.parent, before=modules):
             del sys.modules[each]
@@ -322,22 +322,3 @@ def _module_of(registered: Any) -> str:
 
 def _file_of(module: str) -> str:
     return Path(getattr(sys.modules.get(module), "__file__", None) or module).name
-
-
-def _text(error: Exception) -> str:
-    if isinstance(error, LabError):
-        return str(error)
-    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-
-
-def _place(error: Exception, file: Path) -> str:
-    """Return the line of a file that raised an exception, and the innermost one if that is in another file."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return (
-            f"line {error.lineno}"
-            if Path(error.filename) == file
-            else f"{Path(error.filename).name} line {error.lineno}"
-        )
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame.lineno for frame in frames if Path(frame.filename) == file]
-    return f"line {own[-1]}" if own else "at its import"

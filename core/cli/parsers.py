@@ -313,6 +313,17 @@ def _lesson(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _milestones(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="milestones, 1 to 5 (default: all)")
+    parser.add_argument(
+        "--module",
+        type=Path,
+        metavar="FILE",
+        help="your Python file to check; it is imported, so it runs with all your rights",
+    )
+    add_json(parser)
+
+
 def _describe(parser: argparse.ArgumentParser) -> None:
     add_preset(parser)
     parser.add_argument(
@@ -538,6 +549,7 @@ ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "perplexity": _perplexity,
     "doctor": _doctor,
     "lesson": _lesson,
+    "milestones": _milestones,
     "describe": _describe,
     "data": _data,
     "corpus": _corpus,

@@ -2,6 +2,8 @@
 
 import errno
 import re
+import traceback
+from pathlib import Path
 
 from core.storage.errors import LabError
 
@@ -46,6 +48,23 @@ def explain_error(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
         return _DISK_ERRORS[error.errno]
     return f"{type(error).__name__}: {error}. This is a bug; {_SAVED_DATA_KEPT}, and the run can be resumed from there"
+
+
+def shown(error: Exception) -> str:
+    """Return what an exception in a user's own Python code says: its message, after its type unless it is ours."""
+    if isinstance(error, LabError):
+        return str(error)
+    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+
+
+def place_in(file: Path, error: Exception) -> str:
+    """Return the line of a user's file at which an exception left it, or of a file that it imports."""
+    if isinstance(error, SyntaxError) and error.filename:
+        is_own = Path(error.filename) == file
+        return f"line {error.lineno}" if is_own else f"{Path(error.filename).name} line {error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame.lineno for frame in frames if Path(frame.filename) == file]
+    return f"line {own[-1]}" if own else "at its import"
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -1,1 +1,1 @@
-"""Lessons on attention and on optional bugs, with a doctor that finds the bugs."""
+"""Lessons on attention and on optional bugs, a doctor that finds bugs, and milestones that check own code."""

@@ -38,6 +38,7 @@ MISTAKES = {
     "perplexity": "--run nobody",
     "doctor": "--run nobody",
     "lesson": "nothing",
+    "milestones": "6",
     "describe": "--preset nothing",
     "data": "nothing.tsv",
     "corpus": "help xx --out pairs.tsv",
