@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from core.interpret.any_module.kept_states import random_states_kept
 from core.storage.error_messages import shown
 from core.teaching.doctor.black_box import NotCheckableError
 from core.teaching.doctor.finding import Finding, not_checked
-from core.teaching.doctor.forward_check import random_states_kept
 from core.teaching.milestones.arguments import Sizes, WrongOutputError, build, parameters_of
 from core.teaching.milestones.attention import AttentionChecks
 from core.teaching.milestones.feed_forward import FeedForwardChecks

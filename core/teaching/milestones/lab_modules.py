@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from core.config.sections import TrainingConfig, TransformerConfig
+from core.config.sections import TransformerConfig
+from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.generation import generate
 from core.models import attention, embeddings, initialization, layers, positions, transformer
