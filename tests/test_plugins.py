@@ -23,7 +23,7 @@ from core.runs.load import load_run
 from core.runs.model_card import model_card
 from core.storage.errors import InputError, LabError
 from core.tasks import TASKS, build_task, fixed_pairs
-from core.training.history import History
+from core.training.history import EVALUATION_COLUMNS, TRAINING_COLUMNS, History
 from tests.support.command_output import last_json
 
 EXAMPLE = Path(__file__).parents[1] / "docs/examples/rotated_letters.py"
@@ -125,7 +125,7 @@ def test_the_history_keeps_metrics_through_its_file_also_without_the_plugin(tmp_
     assert history.evaluations()["first_letter"] == recorded
     history.save(tmp_path / "copy.jsonl")
     assert History.load(tmp_path / "copy.jsonl").evaluations() == history.evaluations()
-    assert set(history.chart("evaluations")["columns"]) == {"step", "validation_loss", "token_accuracy", "exact_match"}
+    assert set(history.chart("evaluations")["columns"]) == {*EVALUATION_COLUMNS, *TRAINING_COLUMNS}
 
 
 def test_metrics_in_a_damaged_file_are_no_columns(tmp_path):
