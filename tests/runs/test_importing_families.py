@@ -251,5 +251,8 @@ def test_languages_are_tokens_before_sources_and_answers(tmp_path: Path):
     expected = [first + 1, *(index + 1 for index in model.encode("Press Enter"))]
     assert torch.equal(loaded.model.tgt_embedding.tokens.weight[ids], table[expected])
     assert torch.equal(loaded.model.tgt_embedding.tokens.weight[list(loaded.model.forced_start)], table[[first + 2]])
+    for source in (write_folder(tmp_path / "m", MARIAN), folder / "model.safetensors"):
+        with pytest.raises(LabError, match="language 'deu_Latn': "):
+            import_model(tmp_path / "runs", source, languages=(None, "deu_Latn"))
     with pytest.raises(LabError, match="source language is missing; the tokenizer has ace_Arab, eng_Latn, deu_Latn"):
         import_model(tmp_path / "runs", folder)
