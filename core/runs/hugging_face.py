@@ -21,10 +21,11 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys(bart_folders.FAMILIES, bart_folders.read),
     "gpt2": gpt2_folders.read,
     "t5": t5_folders.read,
+    "mt5": t5_folders.read,
 }
 """What reads a folder, by ``model_type``."""
 MULTILINGUAL = [kind for kind, family in bart_folders.FAMILIES.items() if family.has_languages]
-NAMES = ("Marian", "BART", "mBART", "M2M-100", "NLLB", "Pegasus", "GPT-2", "T5")
+NAMES = ("Marian", "BART", "mBART", "M2M-100", "NLLB", "Pegasus", "GPT-2", "T5", "mT5")
 
 
 def read_folder(folder: Path, languages: Languages = (None, None)) -> ImportedModel:
