@@ -21,9 +21,11 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys(bart_folders.FAMILIES, bart_folders.read),
     "gpt2": gpt2_folders.read,
     "t5": t5_folders.read,
+    "mt5": t5_folders.read,
 }
 """What reads a folder, by ``model_type``."""
-NAMES = ("Marian", "BART", "mBART", "M2M-100", "NLLB", "Pegasus", "GPT-2", "T5")
+MULTILINGUAL = [kind for kind, family in bart_folders.FAMILIES.items() if family.has_languages]
+NAMES = ("Marian", "BART", "mBART", "M2M-100", "NLLB", "Pegasus", "GPT-2", "T5", "mT5")
 
 
 def read_folder(folder: Path, languages: Languages = (None, None)) -> ImportedModel:
@@ -44,6 +46,9 @@ def read_folder(folder: Path, languages: Languages = (None, None)) -> ImportedMo
             f"config.json: model_type={str(kind)[:60]!r} cannot be imported; these can: {', '.join(READERS)}. "
             "lab.diagnose(model, src, tgt, …) examines any encoder-decoder"
         )
+    if any(languages) and kind not in MULTILINGUAL:
+        chosen = next(each for each in languages if each)
+        raise ModelImportError(f"language {chosen!r}: a model of model_type={kind!r} has no choice of languages")
     model = READERS[kind](folder, document, generation, languages)
     settings = {key: generation.get(key) for key in _DECODING}
     ignored = [f"{key}={value}" for key, value in settings.items() if value not in (None, _NEUTRAL.get(key))]

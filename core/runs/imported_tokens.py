@@ -74,6 +74,8 @@ class Tokens:
             rows.append([pad, bos, eos, *unknown, *rest])
         notes, begin = [], ""
         if named is None:
+            if languages is not None and any(languages):
+                raise ModelImportError("a language is chosen, but the folder has no tokenizer, which would name it")
             is_shared, sides = sizes[0] == sizes[1], [id_tokenizer(row[_NUM_SPECIAL:]) for row in rows]
             notes.append(
                 "the folder has no tokenizer that can be read, so its tokens are their numbers, separated by spaces"

@@ -128,6 +128,8 @@ def _store(
 
 def _read(source: Path, mapping: Path | str | None, languages: Languages) -> ImportedModel:
     if not source.is_dir():
+        if any(languages):
+            raise ModelImportError(f"language {next(filter(None, languages))!r}: only folders have languages to choose")
         state = read_state_dict(source)
         if isinstance(mapping, str):
             return _read_state(parse_mapping(mapping), state, source.parent)

@@ -26,7 +26,7 @@ _M2M100 = (  # in the order of their ids, which the tokenizer's files do not hav
     "id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro "
     "ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
 )
-_SENTINELS = 100  # of T5, numbered downwards
+_SENTINELS = 100  # of T5, numbered downwards; mT5 has none
 _CONFIG, _ADDED, _SPECIAL = "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"
 _LANGUAGE = re.compile("__[a-z]{2,4}__|[a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3}")  # of M2M-100, mBART and NLLB
 _SUFFIXED = "MBartTokenizer"  # writes the language after </s>
@@ -50,7 +50,7 @@ def spm_vocabulary(folder: Path, size: int, kind: str) -> NamedVocabulary | None
     file = folder / FILES[kind]
     if file.is_file():
         pieces = read_sentencepiece(file)
-        names = _numbered(folder, kind, pieces.every)
+        names = _numbered(folder, kind, pieces.every, config.get("extra_ids", _SENTINELS))
     elif (folder / TOKENIZER).is_file():
         pieces = _pieces_of(folder / TOKENIZER)
         names = dict(enumerate(pieces.every))
@@ -66,8 +66,8 @@ def spm_vocabulary(folder: Path, size: int, kind: str) -> NamedVocabulary | None
     )
 
 
-def _numbered(folder: Path, kind: str, every: tuple[str, ...]) -> dict[int, str]:
-    """Return the names of tokens by id, for the pieces of a SentencePiece model."""
+def _numbered(folder: Path, kind: str, every: tuple[str, ...], num_sentinels: int) -> dict[int, str]:
+    """Return the names of tokens by id, for the pieces of a SentencePiece model; sentinels are T5's."""
     extra = _listed(_object(folder / _SPECIAL).get("additional_special_tokens"))
     if (folder / VOCABULARY).is_file():
         content = read_json_object(folder / VOCABULARY)
@@ -76,7 +76,7 @@ def _numbered(folder: Path, kind: str, every: tuple[str, ...]) -> dict[int, str]
     if kind == "pegasus":
         return dict(enumerate([*_PEGASUS, UNKNOWN, *every[3:]]))
     if kind == "t5":
-        return dict(enumerate([*every, *(f"<extra_id_{number}>" for number in reversed(range(_SENTINELS)))]))
+        return dict(enumerate([*every, *(f"<extra_id_{number}>" for number in reversed(range(num_sentinels)))]))
     return dict(enumerate(dict.fromkeys([*_FAIRSEQ, *every[3:], *extra, "<mask>"])))
 
 

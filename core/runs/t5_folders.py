@@ -1,4 +1,4 @@
-"""Read T5 (Raffel et al. 2020) and T5 1.1 from folders in Hugging Face's format."""
+"""Read T5 (Raffel et al. 2020), T5 1.1 and mT5 from folders in Hugging Face's format."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +35,7 @@ class _T5Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    model_type: Literal["t5", "mt5"]
     vocab_size: _Size
     d_model: _Size
     d_kv: _Size
@@ -56,6 +57,8 @@ class _T5Config(BaseModel):
     @property
     def scales_output(self) -> bool:
         """Whether the decoder's states are divided by √d_model before the output layer, as in T5 1.0."""
+        if self.model_type == "mt5":
+            return False
         return self.tie_word_embeddings if self.scale_decoder_outputs is None else self.scale_decoder_outputs
 
 

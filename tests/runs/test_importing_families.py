@@ -21,7 +21,15 @@ from core.storage.errors import LabError
 from core.tasks import build_task
 from core.tasks.ingest import PairFiles, prepare_preset
 from core.text.vocab import BOS_ID, EOS_ID
-from tests.support.foreign_models import BART, MARIAN, tensors, train_sentencepiece, write_folder
+from tests.support.foreign_models import (
+    BART,
+    MARIAN,
+    TEXTS,
+    learn_merges,
+    tensors,
+    train_sentencepiece,
+    write_folder,
+)
 
 MBART = BART | {"model_type": "mbart", "scale_embedding": True}
 M2M100 = MARIAN | {"model_type": "m2m_100", "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
@@ -180,6 +188,28 @@ def test_gpt2_continues_the_input_as_one_text(tmp_path: Path, prefix: str):
     assert answer == [f"\u2581{index}" for index in written]
 
 
+def test_text_of_gpt2_is_one_text_with_its_answer(tmp_path: Path):
+    vocabulary, merges = learn_merges(TEXTS, 40)
+    tokens = [token for token in vocabulary if token not in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")]
+    tokens.append("<|endoftext|>")
+    state = gpt2_tensors()
+    state["wte.weight"] = torch.randn(len(tokens), 8, generator=torch.Generator().manual_seed(1))
+    folder = write_folder(tmp_path / "gpt2", GPT2 | {"vocab_size": len(tokens), "eos_token_id": len(tokens) - 1}, state)
+    (folder / "vocab.json").write_text(json.dumps({token: index for index, token in enumerate(tokens)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{left} {right}\n" for left, right in merges))
+    run, _ = import_model(tmp_path / "runs", folder)
+    loaded = load_run(run.path)
+    pieces = loaded.task.tokenize("Press Enter")
+    assert loaded.task.subwords.source.detokenize(pieces) == "Press Enter"
+    theirs = [
+        index - 3 for index in loaded.task.src_vocab.encode(pieces)
+    ]  # after PAD, BOS and EOS, which is their last
+    answer = loaded.task.tgt_vocab.encode(loaded.decode("Press Enter").output[:3])
+    for index in answer:
+        assert int(gpt2_logits(state, torch.tensor(theirs))[-1].argmax()) == index - 3
+        theirs.append(index - 3)
+
+
 def test_gpt2_is_refused_by_name(tmp_path: Path):
     state = gpt2_tensors()
     for changes, message in (
@@ -251,5 +281,10 @@ def test_languages_are_tokens_before_sources_and_answers(tmp_path: Path):
     expected = [first + 1, *(index + 1 for index in model.encode("Press Enter"))]
     assert torch.equal(loaded.model.tgt_embedding.tokens.weight[ids], table[expected])
     assert torch.equal(loaded.model.tgt_embedding.tokens.weight[list(loaded.model.forced_start)], table[[first + 2]])
+    with pytest.raises(LabError, match="a language is chosen, but the folder has no tokenizer"):
+        import_model(tmp_path / "runs", write_folder(tmp_path / "n", M2M100), languages=("en", "de"))
+    for source in (write_folder(tmp_path / "m", MARIAN), folder / "model.safetensors"):
+        with pytest.raises(LabError, match="language 'deu_Latn': "):
+            import_model(tmp_path / "runs", source, languages=(None, "deu_Latn"))
     with pytest.raises(LabError, match="source language is missing; the tokenizer has ace_Arab, eng_Latn, deu_Latn"):
         import_model(tmp_path / "runs", folder)

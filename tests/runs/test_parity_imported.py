@@ -34,6 +34,8 @@ from transformers import (
     MarianMTModel,
     MBartConfig,
     MBartForConditionalGeneration,
+    MT5Config,
+    MT5ForConditionalGeneration,
     PegasusConfig,
     PegasusForConditionalGeneration,
     T5Config,
@@ -70,6 +72,7 @@ KINDS = {
     "m2m100": (M2M100ForConditionalGeneration, M2M100Config),
     "pegasus": (PegasusForConditionalGeneration, PegasusConfig),
     "t5": (T5ForConditionalGeneration, T5Config),
+    "mt5": (MT5ForConditionalGeneration, MT5Config),
 }
 MODELS = {
     "marian-2": MARIAN | SMALL,
@@ -89,6 +92,7 @@ MODELS = {
     "pegasus-uneven": PEGASUS | SMALL | {"encoder_layers": 1, "decoder_layers": 3},
     "t5-2": T5,
     "t5-uneven": T5 | {"num_layers": 3, "num_decoder_layers": 1, "layer_norm_epsilon": 1e-3},
+    "mt5-2": T5 | {"feed_forward_proj": "gated-gelu"},
     "t5-gated": T5 | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
 }
 
