@@ -4,6 +4,7 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -102,6 +103,13 @@ def package_imports() -> dict[str, set[str]]:
 def test_core_imports_neither_the_page_nor_gradio():
     forbidden = {"gradio", "gradio_client", "ui", "app", "tests", "benchmarks"}
     assert [(path, name) for path in sources("core") for name in imports(path) if name.split(".")[0] in forbidden] == []
+
+
+def test_every_test_file_runs_by_day_or_is_one_of_the_faults():
+    options = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
+    named = [REPOSITORY / name for name in [*options["testpaths"], "tests/faults"]]
+    files = (REPOSITORY / "tests").rglob("test_*.py")
+    assert [file for file in files if not any(each == file or each in file.parents for each in named)] == []
 
 
 def test_every_room_of_core_has_a_layer():
