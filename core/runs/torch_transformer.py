@@ -52,8 +52,8 @@ _NUM_SPECIAL = 4  # PAD, BOS, EOS and UNK
 _ATTENTION = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
 _UNSAID = ("num_heads", "norm", "activation", "scale_embeddings", "pad_id", "bos_id", "eos_id", "unk_id")
 ANY_MODEL = (
-    "Attention modules of another kind have other tensors, which no mapping covers; lab.diagnose(model, src, tgt, …) "
-    "examines any model"
+    "Attention modules of another kind have other tensors, which no mapping covers; lab.attention(model, src, tgt_in) "
+    "shows the heads of any model, and lab.diagnose(model, src, tgt, …) examines it"
 )
 _DRAFT = "--propose FILE writes a draft to correct, and --mapping FILE imports with it"
 _IS_POSITION = re.compile(r"pos|(^|[._])pe($|[._])")

@@ -282,7 +282,7 @@ def test_what_the_proposal_cannot_decide_is_left_to_a_draft(tmp_path, capsys):
     assert main([*command, str(tmp_path / "two.pt"), "--mapping", str(tmp_path / "mended.yaml")]) == 0
     capsys.readouterr()
     assert main([*command, str(tmp_path / "own.pt"), "--propose", str(tmp_path / "own.yaml")]) == 2
-    assert "lab.diagnose(model, src, tgt, …) examines any model" in capsys.readouterr().err
+    assert "lab.attention(model, src, tgt_in) shows the heads of any model" in capsys.readouterr().err
     assert not (tmp_path / "own.yaml").exists()
 
 
