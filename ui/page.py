@@ -139,14 +139,21 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         bar.pick(_picked_run, None, run, **QUIET)
         sweep_view.pick(_picked_run, None, run, **QUIET)
         bar.gone(partial(_run_to_open, runs), None, run, **QUIET)
+        refreshed = gr.State(None)  # the request that was decoded again last
         refresh_event: dict[str, Any] = decode_event | {
-            "fn": by_name(partial(_decode_again, runs), decode_outputs),
+            "fn": by_name(partial(_decode_again, runs), decode_outputs | {"refreshed": refreshed}),
             "inputs": [requested, *decode_inputs],
+            "outputs": [*decode_outputs.values(), refreshed],
         }
-        bar.status(
+        catch_up_event: dict[str, Any] = decode_event | {
+            "fn": by_name(partial(_decode_requested_meanwhile, runs), decode_outputs),
+            "inputs": [refreshed, requested, *decode_inputs],
+        }
+        status = bar.status(
             by_name(partial(_run_updates, runs), run_outputs), [run, spec], list(run_outputs.values()), **QUIET
-        ).then(**refresh_event)
-        bar.weights(**refresh_event)
+        )
+        for refresh in (status.then(**refresh_event), bar.weights(**refresh_event)):
+            refresh.then(**catch_up_event)
 
         # Links to the tab Look inside
         links = {"tabs": tabs, "viewer": attention_tab.viewer}
@@ -307,7 +314,22 @@ def _decode_again(
         return _decode(runs, run, text, spec, *strategy)
     updates = _decode(runs, run, requested.text, spec, *requested.strategy)
     del updates["requested"]  # another input may have been requested during the decode
-    return updates
+    return updates | {"refreshed": requested}
+
+
+def _decode_requested_meanwhile(
+    runs: VisitorRuns,
+    refreshed: DecodeRequest | None,
+    requested: DecodeRequest | None,
+    run: str | None,
+    text: str,
+    spec: InterventionSpec,
+    *strategy: Any,
+) -> Updates:
+    """Decode what was requested while an earlier request was decoded again, whose answer may have come later."""
+    if refreshed is None or requested is None or requested == refreshed or requested.run != run:
+        return {}
+    return _decode(runs, run, requested.text, spec, *requested.strategy)
 
 
 def _problem_in(results: Updates) -> str:

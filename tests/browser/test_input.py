@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Callable
+from threading import Event
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from core.config import load_preset
 from core.server import Runs
+from core.server.access import VisitorRuns
 from tests.browser.chromium import CHROMIUM, DESKTOP, choose_run, new_context, open_tab
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
+from ui.tabs import decode as decode_tab
 
 pytestmark = [
     pytest.mark.browser,
@@ -137,6 +141,35 @@ def test_stop_can_be_pressed_only_while_there_is_something_to_stop(page: Page, r
     expect(page.locator("#run-bar .status")).to_contain_text("finished")
     expect(stop).to_be_disabled()
     expect(page.get_by_role("button", name="Resume")).to_be_hidden()
+
+
+def test_an_answer_to_the_former_input_that_comes_late_does_not_stay(
+    empty_page: Page, address: str, runs: Runs, hurry: Callable, monkeypatch: pytest.MonkeyPatch
+):
+    page, decode, asked, release = empty_page, decode_tab.decode, Event(), Event()
+    run = runs.start(load_preset("tiny").with_changes({"training.steps": 60, "training.evaluate_every": 20}))
+    page.goto(f"{address}?run={run}&input=1+2+3&tab=decode")
+    expect(page.locator("#decode-message")).to_contain_text("Decoded with")
+
+    decoded: list[str] = []
+
+    def slow_for_the_former(runs: VisitorRuns, run: str | None, text: str, *rest: Any, **options: Any) -> Any:
+        if text == "1 2 3":
+            asked.set()
+            assert release.wait(60)
+        decoded.append(text)
+        return decode(runs, run, text, *rest, **options)
+
+    monkeypatch.setattr(decode_tab, "decode", slow_for_the_former)
+    hurry()
+    assert asked.wait(60)  # the open answer is computed with the weights of the end
+    page.get_by_role("textbox", name="Input").fill("4 5")
+    page.get_by_role("textbox", name="Input").press("Enter")
+    expect(page).to_have_url(re.compile("input=4\\+5"))
+    release.set()
+    wait_for(lambda: decoded[-1] == "4 5" and "1 2 3" in decoded, seconds=60)  # again, after the late answer
+    expect(page).to_have_url(re.compile("input=4\\+5"))
+    expect(page.locator("#answer").get_by_role("group", name="input").get_by_role("button")).to_have_text(["4", "5"])
 
 
 def test_of_two_examples_pressed_one_after_the_other_the_last_is_answered(empty_page: Page, address: str):

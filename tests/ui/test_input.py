@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,3 +146,18 @@ def test_digits_of_another_task_become_a_sentence_though_subwords_could_read_the
 def test_a_blank_input_is_refused_where_subwords_could_read_it(translating: VisitorRuns):
     values = page._decode_as_asked(translating, TRANSLATOR, "   ", NO_INTERVENTIONS, *STRATEGY)
     assert any(isinstance(each, dict) and "type a sentence" in each.get("text", "") for each in values.values())
+
+
+def test_what_was_requested_while_an_earlier_request_was_decoded_again_is_decoded_last(lab: Runs):
+    mine, later = VisitorRuns(lab), DecodeRequest(SHIPPED, "4 5 6", STRATEGY)
+    former = DecodeRequest(SHIPPED, "1 2 3", STRATEGY)
+    again = page._decode_again(mine, former, SHIPPED, "4 5 6", NO_INTERVENTIONS, *STRATEGY)
+    assert again["refreshed"] == former
+    assert again["address"]["parameters"]["input"] == "1 2 3"
+
+    def meanwhile(requested: DecodeRequest | None, run: str = SHIPPED) -> dict[str, Any]:
+        given = (former, requested, run, "7 8", NO_INTERVENTIONS, *STRATEGY)
+        return page._decode_requested_meanwhile(mine, *given)
+
+    assert meanwhile(later)["address"]["parameters"]["input"] == "4 5 6"
+    assert meanwhile(former) == meanwhile(None) == meanwhile(later, run="another") == {}
