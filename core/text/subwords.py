@@ -264,7 +264,7 @@ class SubwordTokenizers(BaseModel):
     source: SubwordTokenizer
     target: SubwordTokenizer | None
     answer_start: Annotated[str, Field(max_length=_MAX_PIECE_LENGTH)] = ""
-    force_start: bool = False
+    force_start: Annotated[bool, Field(exclude_if=lambda value: not value)] = False  # so that older hashes stay
 
     @model_validator(mode="after")
     def _check_target(self) -> "SubwordTokenizers":

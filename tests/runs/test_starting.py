@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from core.__main__ import main
 from core.config import ConfigError, Preset
 from core.config.tasks import SUBWORDS, VOCABULARY
-from core.runs import Run, RunFolder, Runs
+from core.runs import DEFAULT_ROOT, Run, RunFolder, Runs
 from core.runs.export import export_package, export_weights
 from core.runs.importing import import_run, import_weights
 from core.runs.importing_models import import_model
@@ -21,7 +21,9 @@ from core.storage.errors import CheckpointError, LabError
 from core.storage.tensor_file import read_tensors, serialize
 from core.tasks.ingest import PairFiles, prepare_preset
 from core.tasks.ingest.pairs import Kinds
+from core.tasks.vocabularies import StoredVocabularies, vocabulary_hash
 from core.teaching.bugs import new_state
+from core.text.vocab import Vocab
 from core.training.loop import train
 from core.training.state import TrainingState
 from tests.support.command_output import last_json
@@ -172,6 +174,14 @@ def test_weights_say_where_they_began_and_take_their_vocabulary_with_them(tmp_pa
     export_weights(imported.folder, tmp_path / "w.safetensors")
     third = again.create(start_from="few")  # from a run that itself has the vocabulary of another
     assert (third.folder.path / VOCABULARY).read_bytes() == (run.folder.path / VOCABULARY).read_bytes()
+
+
+def test_vocabularies_have_the_hash_by_which_runs_of_earlier_versions_name_them():
+    shipped = Runs(DEFAULT_ROOT)["translate-en-de-shipped"].trained().task.subwords
+    assert shipped is not None
+    assert vocabulary_hash(shipped) == "4823ce0e6638ccf56bbec3e27159bc26cc22b77171b9c2d732c2442d736259cc"
+    letters = StoredVocabularies.of(Vocab(["a", "b"]), Vocab(["c"]))
+    assert vocabulary_hash(letters) == "b35d2681664d465a7ed32f7bf5b18ac28e298075d5fe526bc6f73b21fb546716"
 
 
 def test_other_vocabularies_beside_a_run_are_noticed(tmp_path, runs, letters):
