@@ -54,6 +54,7 @@ def main(pairs: str, folder: str, num_own: str = "") -> None:
     like = ["--preset", str(runs / TRANSLATOR / "preset.yaml"), "--name", "fine-tuned", "--out", str(preset)]
     _run(*in_runs, "data", str(out / "mixed.tsv"), *held_out, *like)
     start = ["train", "--from", TRANSLATOR, "--preset", str(preset)]
+    # One update that changes nothing: the translator as it is, measured like the other
     _run(*in_runs, *start, "--run", "before", "--set", "training.steps=1", "--set", "training.warmup_steps=0",
          "--set", "training.learning_rate=1e-12", "--set", "training.muon_learning_rate=1e-12")  # fmt: skip
     _run(*in_runs, *start, "--run", "after", *(f"--set={key}={value}" for key, value in SETTINGS.items()))
