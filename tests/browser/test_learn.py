@@ -277,6 +277,7 @@ def test_a_symptom_is_found_by_its_words_and_leads_to_its_lesson(page: Page, add
     reload(f"{address}?tab=lessons&lesson=symptoms&symptom=true-means")
     listed = page.locator("#lesson .symptoms details")
     expect(page.locator("#symptom-true-means")).to_contain_text("~visible.expand(B, H, T, S).flatten(0, 1)")
+    expect(page.locator("#symptom-true-means summary")).to_be_in_viewport()
     expect(listed).to_have_count(len(symptoms()))
     page.get_by_label("Find").fill("repeat shifted")
     expect(page.locator("#symptom-nan")).to_be_hidden()

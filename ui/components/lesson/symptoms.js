@@ -49,5 +49,7 @@ export function showSymptoms(article, { symptoms }) {
     make("div", { class: "tools" }, make("label", { for: search.id }, "Find"), search),
     none, ...groups.map(({ node }) => node));
   const linked = items.find(({ id }) => id === readAddress().get("symptom"));
-  if (linked) linked.node.open = true;
+  if (!linked) return;
+  linked.node.open = true;
+  linked.node.scrollIntoView({ block: "center" });
 }
