@@ -35,6 +35,13 @@ def open_tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name).click()
 
 
+def press_tab(page: Page, name: str) -> None:
+    """Press a tab where it is: Playwright's own click scrolls first, out of the padding for the sticky bar."""
+    box = page.get_by_role("tab", name=name).bounding_box()
+    assert box
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
 def open_lesson(page: Page, name: str) -> None:
     """Open a lesson in the list of the tab Learn, which is folded on a phone."""
     menu = page.locator("#lesson .menu")

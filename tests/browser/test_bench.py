@@ -19,6 +19,7 @@ from tests.browser.chromium import (
     choose_run,
     open_settings,
     open_tab,
+    press_tab,
 )
 from tests.serving import SHIPPED, TRANSLATOR
 from tests.support.run_helpers import wait_for
@@ -313,10 +314,10 @@ def test_a_map_opened_by_keyboard_has_the_focus_and_each_tab_keeps_its_scroll(pa
     expect(page.locator("#viewer canvas.map")).to_be_focused()
     page.evaluate("() => scrollTo({ top: 400, behavior: 'instant' })")
     page.wait_for_function("() => scrollY === 400")
-    open_tab(page, "Train")
+    press_tab(page, "Train")
     page.wait_for_function("() => scrollY === 0")
     expect(page.locator("#bench-view .loss-panel")).to_be_in_viewport(ratio=1)
-    open_tab(page, "Look inside")
+    press_tab(page, "Look inside")
     page.wait_for_function("() => scrollY === 400")
     page.locator("#input textarea").evaluate("(input) => input.scrollIntoView({ block: 'start', behavior: 'instant' })")
     tabs, field = page.locator("#tabs .tab-wrapper").bounding_box(), page.locator("#input textarea").bounding_box()

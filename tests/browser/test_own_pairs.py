@@ -100,6 +100,34 @@ def test_the_columns_of_a_file_are_a_choice_that_shows_what_each_reading_makes(p
     expect(readings.first).to_contain_text("column 1 → column 2; column 3 is left out")
 
 
+def test_the_time_of_an_earlier_reading_never_replaces_a_later_reading(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked, release = Event(), Event()
+    add_time = own_data.with_time
+
+    def slow_first(value: dict[str, Any], time: str) -> dict[str, Any]:
+        if not asked.is_set():
+            asked.set()
+            assert release.wait(60)
+        return add_time(value, time)
+
+    monkeypatch.setattr(own_data, "with_time", slow_first)
+    file = tmp_path / "inflection"
+    file.write_text("".join(f"gat{number}\tgat{number}s\tN;PL\n" for number in range(60)))
+    page.locator("#own-open").click()
+    page.locator("#own-file input[type=file]").set_input_files(file)
+    readings = page.locator("#own-preview .readings label")
+    expect(readings.first).to_contain_text("columns 1 and 3 → column 2")
+    assert asked.wait(30)
+    readings.filter(has_text="column 3 is left out").first.get_by_role("radio").check()
+    expect(readings.first).to_contain_text("column 1 → column 2; column 3 is left out")
+    expect(page.locator("#own-preview .facts")).not_to_contain_text("training time")
+    release.set()
+    expect(page.locator("#own-preview .facts")).to_contain_text("training time")
+    expect(readings.first).to_contain_text("column 1 → column 2; column 3 is left out")
+
+
 def test_two_files_with_any_suffix_and_test_sets_named_after_their_files(page: Page, tmp_path: Path):
     for name, first, count in (("train", 100, 60), ("long", 5000, 4), ("short", 10, 3), ("dev", 700, 5)):
         numbers = [str(number) for number in range(first, first + count)]

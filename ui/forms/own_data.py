@@ -87,8 +87,9 @@ def build(runs: VisitorRuns, form: Form) -> None:
         ]
     with gr.Row(elem_classes="actions"):
         look = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
-    preview, preset, columns = data_preview(), gr.State(None), gr.State(None)
-    outputs = {"preview": preview, "preset": preset, "columns": columns, **dict(zip(_KINDS, kinds, strict=True))}
+    preview, found, preset, columns = data_preview(), gr.State(None), gr.State(None), gr.State(None)
+    outputs = {"preview": preview, "found": found, "preset": preset, "columns": columns}
+    outputs |= dict(zip(_KINDS, kinds, strict=True))
 
     def check_all(columns: ChosenColumns | None, preview: Any, event: gr.EventData, *given: Any) -> Updates:
         changed = event.target.elem_id if event.target else ""
@@ -110,7 +111,8 @@ def build(runs: VisitorRuns, form: Form) -> None:
         **CHECK,
     )
     form.open_on(checked.then, draft_for, [preset, form.draft])
-    checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
+    # Of what the server found last: the page may still show, and send, what was found before
+    checked.then(partial(preview_with_time, runs), [found, preset], preview, **LATEST, **QUIET, **CHECK)
     close.click(None, None, None, js="() => { document.body.dataset.side = ''; }", api_visibility="private")
 
 
@@ -164,7 +166,7 @@ def check_after(
     columns = chosen.columns if chosen and chosen.origin == _origin(pairs, targets) else ""
     found = check_pairs(runs, staging, pairs, targets, held_out, pasted, kinds[_KINDS[0]], kinds[_KINDS[1]], columns)
     preview = found["preview"] | {"edits": sent.edits}
-    return kinds | found | {"preview": preview, "columns": chosen if columns else None}
+    return kinds | found | {"preview": preview, "found": preview, "columns": chosen if columns else None}
 
 
 def _origin(pairs: str | None, targets: str | None) -> str:

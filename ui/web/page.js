@@ -23,13 +23,26 @@ function keepTab() {
 }
 
 const scrolls = new Map(); // tab → how far it was scrolled when it was left
+let aim = null; // how far to scroll as soon as the page is high enough
+
+/** Keep how far the open tab is scrolled, before the press on another tab changes the height of the page. */
+function keepScroll(event) {
+  if (event.target.closest?.("#tabs [role=tab]")) scrolls.set(document.body.dataset.tab, aim ?? scrollY);
+}
 
 /** Scroll to what was asked for on the tab, or to where it was left. */
 function restoreScroll(tab) {
-  const top = scrolls.get(tab) ?? 0;
   const destination = takeDestination();
   const asked = destination && document.querySelector(destination);
-  requestAnimationFrame(() => (asked ? asked.scrollIntoView() : scrollTo({ top, behavior: "instant" })));
+  aim = asked ? null : (scrolls.get(tab) ?? 0);
+  requestAnimationFrame(() => (asked ? asked.scrollIntoView() : scrollToAim()));
+}
+
+/** A tab that opens is drawn part by part, and is too low at first. */
+function scrollToAim() {
+  if (aim === null) return;
+  scrollTo({ top: aim, behavior: "instant" });
+  if (Math.abs(scrollY - aim) < 1) aim = null;
 }
 
 let retry = 0;
@@ -76,7 +89,11 @@ document.addEventListener("pointerdown", (event) => { // a tab that the visitor 
   if (event.target.closest?.("#tabs [role=tab]")) wanted = null;
 }, true);
 document.addEventListener("keydown", groupRadios, true);
-document.addEventListener("scroll", () => scrolls.set(document.body.dataset.tab, scrollY));
+document.addEventListener("click", keepScroll, true);
+new ResizeObserver(scrollToAim).observe(document.body);
+for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) { // the visitor scrolls, or works here already
+  document.addEventListener(name, (event) => !event.target.closest?.("#tabs [role=tab]") && (aim = null), { capture: true, passive: true });
+}
 onReturn((tab) => {
   wanted = tab;
   if (wanted) openWanted();

@@ -14,8 +14,9 @@ MAX_EXAMPLES, MAX_TEXT = 2, 200  # pairs of a reading, and characters of each
 def data_preview() -> gr.HTML:
     """Build the component; hidden without a value. Value: ``preview_value``, or ``{"problem": message}``.
 
-    Both have ``checked`` too, the time of the check, and ``edits``, the number of edits of the pairs before it. The
-    script counts edits in ``document.body.dataset.pairEdits``, and so knows whether the pairs were edited since.
+    Both have ``checked`` too, the time of the check, and ``edits``, the number of edits of the pairs before it. A value
+    of an earlier check than the shown one is ignored: its training time came late. The script counts edits in
+    ``document.body.dataset.pairEdits``, and so knows whether the pairs were edited since.
     Event: ``.select(fn)`` with ``evt.columns``, the reading that the visitor chose.
     """
     return component("data_preview", elem_id=PREVIEW, events=["select"])

@@ -48,12 +48,12 @@ export function mount({ element, trigger, props, watch }) {
   }
 
   let edits = 0; // of the pairs; every check is sent their number
-  let checked = null; // when the shown pairs were checked
+  let shown = {}; // the value
   let opened = ""; // the pairs of the form's preset
 
   /** Hold a press of Train back while the form for own pairs is open with pairs that are not those of the preset. */
   function holdTrain(event) {
-    const { problem, facts, data, edits: before = 0 } = props.value ?? {};
+    const { problem, facts, data, edits: before = 0 } = shown;
     const edited = edits !== before;
     const isOther = edited || problem || (facts && data !== opened);
     if (!isOther || document.body.dataset.side !== "own" || !event.target.closest?.("#train")) return;
@@ -88,8 +88,8 @@ export function mount({ element, trigger, props, watch }) {
     if (event.target.closest?.("#own-look") || event.target.closest?.("#own-preview .readings input")) showChecking();
   }
 
-  function show() {
-    const value = props.value ?? {};
+  function show(value) {
+    shown = value;
     part("data").removeAttribute("aria-busy");
     part("data").hidden = !value.problem && !value.facts;
     part("summary").hidden = !value.facts;
@@ -105,11 +105,13 @@ export function mount({ element, trigger, props, watch }) {
   document.addEventListener("click", holdTrain, true);
   document.addEventListener("click", onPress);
   onPresetOpened((pairs) => { opened = pairs; });
-  show();
+  show(props.value ?? {});
   watch("value", () => {
-    show();
-    if (props.value?.checked === checked) return; // the training time has come
-    checked = props.value?.checked;
+    const value = props.value ?? {};
+    if (value.checked < shown.checked) return; // the training time of pairs that were checked before
+    const isTimed = value.checked === shown.checked;
+    show(value);
+    if (isTimed) return;
     part(part("readings").hidden ? "notice" : "readings").scrollIntoView({ block: "nearest" });
   });
 }
