@@ -272,7 +272,8 @@ export function mount({ element, props, server, watch }) {
   function showHead() {
     const revealed = view && playback.revealedRows(view);
     const words = view?.words ? wordsBegun(view.words, revealed) : revealed;
-    if (view) map.show(drawn, openHead(), isByWord() ? words : revealed);
+    const isExplained = !isReplaying() || replay.weightsSteps.length > 0;
+    if (view) map.show(drawn, openHead(), isByWord() ? words : revealed, isExplained);
     const isScored = view?.block === replay.facts.scored_block;
     if (!part("replay").hidden) charts.show(replay, snapshot, view && isScored ? openHead() : null);
     showRibbon(view?.readsSource ? recordNow : null, { head: view && openHead(), count: playback.isActive() ? words : null });

@@ -18,13 +18,14 @@ function titleOf(view, { layer, head }) {
 
 /**
  * Make the large map in a viewer's elements. `picture(request)` asks the server for a PNG; `pick({ row, column })` is
- * called for a pressed cell. Returns { show(view, head, revealed), redraw, follow(row) }: `revealed` is the number of rows shown.
+ * called for a pressed cell. Returns { show(view, head, revealed, isExplained), redraw, follow(row) }: `revealed` is the
+ * number of rows shown, `isExplained` whether a pressed cell shows its arithmetic.
  */
 export function makeLargeMap(part, { picture, pick }) {
   const map = part("map");
   const box = part("box");
   const gold = part("gold");
-  let shown = null; // { view, head, weights, revealed }
+  let shown = null; // { view, head, weights, revealed, isExplained }
   let cursor = null; // { row, column } under the pointer or the keyboard's cursor
   let layout = null;
 
@@ -66,8 +67,9 @@ export function makeLargeMap(part, { picture, pick }) {
 
   /** Show the cell at the cursor as text, or the strongest cell of the marked row. */
   function showReadout() {
-    const { view, weights } = shown;
-    let text = TOUCH ? "Tap a cell to see how its weight came about." : "Point at a cell to read its weight; press it to see how it came about.";
+    const { view, weights, isExplained } = shown;
+    let text = TOUCH ? "Tap a cell to read its weight." : "Point at a cell to read its weight.";
+    if (isExplained) text = TOUCH ? "Tap a cell to see how its weight came about." : "Point at a cell to read its weight; press it to see how it came about.";
     if (cursor) text = cellSentence(cursor.row, cursor.column);
     else if (view.row !== null) {
       text = "Strongest: " + cellSentence(view.row, weights[view.row].indexOf(Math.max(...weights[view.row])));
@@ -75,9 +77,9 @@ export function makeLargeMap(part, { picture, pick }) {
     setText(part("readout"), text);
   }
 
-  function show(view, head, revealed) {
+  function show(view, head, revealed, isExplained) {
     const { weights, label } = view.heads.find((each) => each.layer === head.layer && each.head === head.head);
-    shown = { view, head, weights, revealed };
+    shown = { view, head, weights, revealed, isExplained };
     if (cursor && !(cursor.row < revealed && cursor.column < view.columns.length)) cursor = null;
     setText(part("title"), title());
     setText(part("head-score"), label ? label + " on the correct source token, " + view.scoredOn : "");
