@@ -66,7 +66,7 @@ def test_a_loop_of_ones_own_is_followed_with_its_findings(page: Page, runs: Runs
         f"predicted (teacher-forced) by {name} after 4 training steps"
     )
     expect(page.locator("#viewer .head-grid .thumbnail").first).to_be_visible()
-    expect(page.locator("#viewer .readout")).to_have_text("Point at a cell to read its weight.")
+    expect(page.locator("#viewer .readout").first).to_have_text("Point at a cell to read its weight.")
     expect(page.locator("#viewer .panel, #viewer")).to_contain_text("The weights of this run are with the program")
     open_tab(page, "Decode")
     expect(page.locator("#decode-message .notice")).to_contain_text("is trained by your own program")

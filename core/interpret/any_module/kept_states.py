@@ -4,10 +4,12 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 @contextmanager
@@ -80,19 +82,38 @@ def computing_in(dtype: torch.dtype | None, model: nn.Module | None) -> Iterator
         dtype: of parameters, buffers and new tensors; None leaves it as it is.
         model: restored after the block; its parameters remain the same objects.
     """
-    default = torch.get_default_dtype()
     with ExitStack() as stack:
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
         stack.enter_context(modules_kept(model))
-        try:
-            if dtype is not None and model is not None:
-                torch.set_default_dtype(dtype)
-                _convert(model, dtype)
-            yield
-        finally:
-            torch.set_default_dtype(default)
+        if dtype is not None and model is not None:
+            _convert(model, dtype)
+            if dtype != torch.get_default_dtype():
+                stack.enter_context(_NewTensorsIn(dtype))
+        yield
+
+
+class _NewTensorsIn(TorchDispatchMode):
+    """Gives new tensors another precision than the default; ``set_default_dtype`` would change that of all threads."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if not isinstance(result, torch.Tensor) or result.dtype != torch.get_default_dtype():
+            return result
+        from_data = func is torch.ops.aten.lift_fresh.default  # torch.tensor(...)
+        is_new = from_data or not ("dtype" in kwargs or any(map(_decides_precision, args)))
+        return result.to(self.dtype) if is_new else result
+
+
+def _decides_precision(argument: Any) -> bool:
+    """Whether an argument gives its precision to the result; numbers, and tensors without dimensions, do not."""
+    return isinstance(argument, torch.Tensor) and argument.is_floating_point() and argument.dim() > 0
 
 
 def _convert(model: nn.Module, dtype: torch.dtype) -> None:
