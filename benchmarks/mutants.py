@@ -204,21 +204,35 @@ def examine(module: ModuleType, style: str) -> Examination:
     return diagnose(model, src, tgt, **module.IDS, loss=module.loss_of, optimizer=optimizer)
 
 
-def judged(mutant: Mutant, style: str, correct: list[torch.Tensor]) -> tuple[str, Examination | None]:
-    """Return what became of a mutant: loud, same, missed, found or named; and its examination, if it was made."""
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant.
+
+    Attributes:
+        word: loud, same, missed, found or named.
+        examination: if it was made.
+        predicts_otherwise: whether a prediction that counts is another one, rather than only the loss or the update.
+    """
+
+    word: str
+    examination: Examination | None = None
+    predicts_otherwise: bool = False
+
+
+def judged(mutant: Mutant, style: str, correct: list[torch.Tensor]) -> Verdict:
+    """Return what became of a mutant in a style."""
     module = ModuleType("mutant")
     try:
         exec(compile(mutant.source, "mutant", "exec"), module.__dict__)  # noqa: S102 - our own file, with an edit
         effects = _effects(module, style)
     except Exception:  # noqa: BLE001 - any error is loud
-        return "loud", None
+        return Verdict("loud")
     if not _differ(effects, correct):
-        return "same", None
+        return Verdict("same")
     examination = examine(module, style)
-    if not examination.alarms:
-        return "missed", examination
     said = " ".join(f"{each.check} {each.sentence}" for each in examination.alarms)
-    return "named" if any(word in said for word in mutant.words) else "found", examination
+    found = "named" if any(word in said for word in mutant.words) else "found" if said else "missed"
+    return Verdict(found, examination, _differ(effects[:1], correct[:1]))
 
 
 def run_bench(options: argparse.Namespace) -> dict[str, Any]:
@@ -231,16 +245,20 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         for mutant in mutants():
             if mutant.owner not in runs:
                 continue
-            verdict, examination = judged(mutant, style, correct)
+            verdict = judged(mutant, style, correct)
+            word, examination = verdict.word, verdict.examination
             half = "open" if mutant.is_open else "blind"
             counts = results[half]
-            counts[verdict] += 1
+            counts[word] += 1
+            counts["other predictions"] += verdict.predicts_otherwise
+            counts["found by predictions"] += verdict.predicts_otherwise and word != "missed"
             counts["with a comment"] += bool(mutant.words) and examination is not None
-            if options.show and half == "open" and examination and verdict != "named":
-                print(f"{verdict:6} {style:20} {mutant.what}")
+            if options.show and half == "open" and examination and word != "named":
+                print(f"{word:6} {style:20} {mutant.what}")
                 print("".join(f"         {each.check}: {each.sentence}\n" for each in examination.alarms), end="")
     print(
-        f"{'half':6} {'mutants':>8} {'loud':>6} {'same':>6} {'changed':>8} {'detected':>9} {'named, of commented':>23}"
+        f"{'half':6} {'mutants':>8} {'loud':>6} {'same':>6} {'changed':>8} {'detected':>9} {'predictions':>12} "
+        f"{'detected':>9} {'named, of commented':>23}"
     )
     return {half: _row(half, counts) for half, counts in results.items()}
 
@@ -250,5 +268,17 @@ def _row(half: str, counts: Counter[str]) -> dict[str, float]:
     total = changed + counts["loud"] + counts["same"]
     detected = (counts["found"] + counts["named"]) / max(1, changed)
     named = counts["named"] / max(1, counts["with a comment"])
-    print(f"{half:6} {total:8} {counts['loud']:6} {counts['same']:6} {changed:8} {detected:9.1%} {named:23.1%}")
-    return {"mutants": total, "changed": changed, "detected": detected, "named": named}
+    predictions = counts["other predictions"]
+    by_predictions = counts["found by predictions"] / max(1, predictions)
+    print(
+        f"{half:6} {total:8} {counts['loud']:6} {counts['same']:6} {changed:8} {detected:9.1%} {predictions:12} "
+        f"{by_predictions:9.1%} {named:23.1%}"
+    )
+    return {
+        "mutants": total,
+        "changed": changed,
+        "detected": detected,
+        "predictions": predictions,
+        "detected_by_predictions": by_predictions,
+        "named": named,
+    }
