@@ -73,6 +73,10 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         help="files of pairs instead; repeatable",
     )
     subjects.add_parser("replay", help="cost of recording a training replay")
+    scan = subjects.add_parser("scan", help="the splits of SCAN, trained with several seeds and tested whole")
+    scan.add_argument("--splits", metavar="A,B", help="names of splits (default: all)")
+    scan.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
+    add_preset(scan, required=False, default="scan")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")

@@ -4,7 +4,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.config.sections import FIXED, Section
+from core.config.sections import FIXED
+from core.config.suites import ScanConfig
+from core.config.task_section import OneLengthConfig, TaskSection, format_range
 
 MIN_DISTINCT_SEQUENCES = 1_000
 SUBWORDS = "subwords.json"  # file of a run's tokenizers, beside its pairs if it has any
@@ -16,77 +18,6 @@ TEXT_LINES = 5_000  # lower bound: distinct lines of the text, even when cut to 
 MAX_PROMPT_LENGTH = 12  # characters of a text line that may be the source
 # Tokens in the longest number of one, two and three digits; "thousand" adds one.
 LONGEST_NUMBER_WORDS = {"english": (1, 2, 5), "french": (1, 4, 6), "german": (1, 3, 5), "spanish": (1, 3, 4)}
-
-
-def format_range(low: int, high: int) -> str:
-    """Format a range of integers: ``3–10``, or ``10`` if both ends are equal."""
-    return f"{low:,}–{high:,}" if low < high else f"{low:,}"
-
-
-class TaskSection(Section):
-    """Base class of all task sections. The properties that subclasses add or override are described here.
-
-    Attributes:
-        length_field: name of the field that limits the longest sequence.
-        num_distinct: number of distinct sources that can be drawn, or a lower bound of it.
-        longest_source, longest_answer: tokens in the longest source and answer, or an upper bound, without BOS and EOS.
-        summary: short description, such as ``reverse 3–10 digits``.
-        package: the optional package that the data comes from, if any.
-        retired: fields of earlier versions, each with the value for which the task is still the same.
-    """
-
-    package: ClassVar[str] = ""
-    retired: ClassVar[dict[str, Any]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_retired(cls, document: Any) -> Any:
-        if not isinstance(document, dict):
-            return document
-        for field, value in cls.retired.items():
-            found = document.get(field, value)
-            if found != value or type(found) is not type(value):
-                raise ValueError(f"task.{field}={repr(found)[:60]} is no longer supported; it can only be {value!r}")
-        return {field: value for field, value in document.items() if field not in cls.retired}
-
-    @property
-    def shared_vocabulary(self) -> bool:
-        """Whether source and target have the same vocabulary."""
-        return False
-
-    @property
-    def has_subwords(self) -> bool:
-        """Whether the tokens are subwords, whose vocabulary is learned from the training pairs."""
-        return False
-
-    @property
-    def own_data(self) -> str:
-        """SHA-256 of the user's own pairs; "" for tasks that generate or ship their data."""
-        return ""
-
-    @property
-    def inherited_vocabulary(self) -> str:
-        """SHA-256 of the vocabularies of the run that a run began from; "" if they are the task's."""
-        return ""
-
-    @property
-    def data_origin(self) -> str:
-        """Where own pairs come from, if a run may decode without them; "" if it may not."""
-        return ""
-
-
-class OneLengthConfig(TaskSection):
-    """Base class of the sections with one field that limits sources and answers alike."""
-
-    length_field: ClassVar[str] = "max_length"
-
-    @property
-    def longest_source(self) -> int:
-        return getattr(self, self.length_field)
-
-    @property
-    def longest_answer(self) -> int:
-        return self.longest_source
 
 
 class SequencesConfig(OneLengthConfig):
@@ -586,6 +517,7 @@ TaskConfig = (
     | TextConfig
     | PronunciationsConfig
     | TranslationConfig
+    | ScanConfig
     | OwnPairsConfig
     | ImportedConfig
     | WatchedConfig

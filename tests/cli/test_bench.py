@@ -46,6 +46,16 @@ def set_constants(monkeypatch, module, **constants) -> None:
         monkeypatch.setattr(module, name, value)
 
 
+def test_scan_tests_every_held_out_command_of_each_seed(capsys):
+    small = ["--set", "model.d_model=8", "--set", "model.d_ff=8", "--set", "training.steps=2"]
+    small += ["--set", "training.warmup_steps=1", "--set", "training.validation_sequences=5"]
+    result = run_bench(capsys, "scan", "--splits", "add-turn-left", "--seeds", "2", *small)
+    runs = result["add-turn-left"]["runs"]
+    assert [(each["seed"], each["of"]) for each in runs] == [(0, 1_208), (1, 1_208)]
+    assert main(["bench", "scan", "--splits", "simple,left"]) == 2
+    assert "--splits=left must be among simple, length, add-jump, add-turn-left" in capsys.readouterr().err
+
+
 def test_an_unknown_subject_and_a_load_of_nothing_are_refused(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["bench", "paint"])

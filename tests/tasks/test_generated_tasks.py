@@ -12,6 +12,7 @@ from core.config.tasks import (
     NumbersConfig,
     NumberWordsConfig,
     PatternsConfig,
+    ScanConfig,
     WordsConfig,
 )
 from core.storage.errors import InputError
@@ -26,6 +27,7 @@ CONFIGS = (
     PatternsConfig(),
     MaskedDigitsConfig(min_half=2, max_half=5),
     NumberWordsConfig(),
+    ScanConfig(split="length"),
 )
 EVERY_TASK = pytest.mark.parametrize("task", [*map(build_task, CONFIGS)], ids=lambda task: type(task).__name__)
 
