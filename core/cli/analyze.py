@@ -214,6 +214,7 @@ HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
     ("gradient", "gradient_norm", max),
     ("  update", "update_size", max),
     ("  output", "layer_rms", max),
+    ("logits", "logit_rms", max),
     ("entropy", "entropy_share", fmean),
     ("distance", "distance", fmean),
     ("change", "change", fmean),
@@ -221,6 +222,7 @@ HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
 )
 HOW_TO_READ_HEALTH = """\
 perplexity: exp of the validation loss; gradient: norm before clipping; update: change of the weights / their norm (L2);
-output: root mean square after a layer; each of the part where it is largest. Means over heads on fixed inputs: entropy
-(0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of a layer's heads (0 to 1)
+output: root mean square after a layer; each of the part where it is largest. logits: root mean square. Means over heads
+on fixed inputs: entropy (0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of
+a layer's heads (0 to 1)
 --csv FILE writes every part, layer and head"""
