@@ -16,6 +16,7 @@ from core.runs.folder import DEFAULT_ROOT
 from core.runs.run import Run, Runs
 from core.runs.watching.watch import Watch, watch
 from core.teaching.doctor import diagnose
+from core.training.gradient_statistics import gradients
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
 
 if TYPE_CHECKING:  # a tenth of a second to import
@@ -34,6 +35,7 @@ __all__ = [
     "Watch",
     "attention",
     "diagnose",
+    "gradients",
     "import_model",
     "load",
     "plot_attention",

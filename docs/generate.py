@@ -17,6 +17,7 @@ from core.cli import COMMANDS
 from core.server.limits import LAPTOP, PUBLIC, Limits
 from core.teaching.milestones.table import parts_in_markdown, terms_in_markdown
 from core.teaching.symptoms import symptoms_in_markdown
+from docs import documents
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
@@ -38,6 +39,7 @@ def generated_pages() -> Iterator[tuple[Path, str]]:
         REPOSITORY / "README.md": {"badge": badge_in_markdown, "site": site_in_markdown},
         DOCS / "command-line.md": {"commands": commands_in_markdown},
         DOCS / "deployment.md": {"limits": limits_in_markdown},
+        documents.PAGE: documents.SECTIONS,
         DOCS / "milestones.md": {"terms": terms_in_markdown, "parts": parts_in_markdown},
         DOCS / "symptoms.md": {"symptoms": symptoms_in_markdown},
         DOCS / "architecture.md": {"drawing": drawing_in_mermaid, "rooms": rooms_in_markdown},

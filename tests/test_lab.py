@@ -32,6 +32,7 @@ PUBLIC = {
     "attention": "(forward, src, tgt_in, pair, model, pad, src_vocab, tgt_vocab, batch_first)",
     "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step, "
     "src_pad, tgt_pad, decode)",
+    "gradients": "(model)",
     "import_model": "(module, src, tgt_in, model, name, root, source_tokens, target_tokens, pairs, batch_first, "
     "pad, bos, eos, unk, src_pad, src_bos, src_eos)",
     "load": "(name, root)",

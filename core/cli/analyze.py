@@ -22,6 +22,7 @@ from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, gri
 from core.interpret.head_table import measure_heads
 from core.interpret.health import MARKS, Figure
 from core.interpret.health_course import health_rows, health_series, health_steps, marked_heads
+from core.interpret.layer_table import measure_layers
 from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.run import Runs
@@ -38,6 +39,7 @@ links: tokens with a gold alignment; in a translation in subwords those of the w
 such as numbers and names
 entropy: 0 on one token, 1 uniform; offset: the most frequent offset of the largest weight from the token read, and its
 share (pos: positional head); largest: mean largest weight; nearest: the most similar head of the layer, distance 0 to 1
+distances are those of Jensen and Shannon: 0 the same weights, 1 no key in common
 BOS, EOS, PAD: attention on these tokens; without: exact match with the head's output replaced by zeros
 Attention shows where a head attends, not why the model produced its output; the last column tests that."""
 
@@ -66,10 +68,14 @@ def run(options: argparse.Namespace) -> int:
     layers = _without(cells, layers=True)
     without = ", ".join(f"{layer.block}.{layer.layer} {layer.exact_match_without:.1%}" for layer in layers.itertuples())
     print(f"\nexact match: {cells[0].intact:.1%} with all heads; without all heads of a layer: {without}")
+    between = measure_layers(loaded.model, loaded.task, pairs)
+    if neighbors := _neighbors(between):
+        print(f"distance between the mean patterns of a layer and the next: {neighbors}")
     print(f"\n{HOW_TO_READ}")
     if options.json:
         result = {"run": loaded.run, "preset": loaded.preset.name, "step": loaded.step, "sequences": len(pairs)}
         result |= {"exact_match": cells[0].intact, "heads": _records(table), "layers": _records(layers)}
+        result["layer_distances"] = _records(between)
         print(json.dumps(result))
     return 0
 
@@ -149,6 +155,14 @@ def _best_head(table: pd.DataFrame) -> str:
     )
 
 
+def _neighbors(between: pd.DataFrame) -> str:
+    """Format the distances of each layer to the next of its block; "" for models of one layer."""
+    following = between[between["second"] == between["first"] + 1]
+    return ", ".join(
+        f"{each.block}.{each.first} to {each.second} {each.distance:.2f}" for each in following.itertuples()
+    )
+
+
 def _records(table: pd.DataFrame) -> list[dict]:
     """Return the rows as plain data, with None for NaN."""
     return table.round(6).astype(object).where(table.notna(), None).to_dict("records")
@@ -214,6 +228,7 @@ HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
     ("gradient", "gradient_norm", max),
     ("  update", "update_size", max),
     ("  output", "layer_rms", max),
+    ("logits", "logit_rms", max),
     ("entropy", "entropy_share", fmean),
     ("distance", "distance", fmean),
     ("change", "change", fmean),
@@ -221,6 +236,7 @@ HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
 )
 HOW_TO_READ_HEALTH = """\
 perplexity: exp of the validation loss; gradient: norm before clipping; update: change of the weights / their norm (L2);
-output: root mean square after a layer; each of the part where it is largest. Means over heads on fixed inputs: entropy
-(0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of a layer's heads (0 to 1)
+output: root mean square after a layer; each of the part where it is largest. logits: root mean square. Means over heads
+on fixed inputs: entropy (0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of
+a layer's heads (0 to 1)
 --csv FILE writes every part, layer and head"""

@@ -17,6 +17,7 @@ from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
 from core.evaluation.headline import headline_of
 from core.evaluation.outputs import Outputs, decode_unpadded
+from core.evaluation.produced_tokens import ProducedTokens, produced_tokens
 from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.generation import GREEDY, Strategy
 from core.interpret.head_scores import HeadScore, best_head_of_layer
@@ -38,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     evaluation = evaluate(loaded.model, pairs, strategy=strategy, task=loaded.task)
     seconds = time.perf_counter() - started
     outputs, scores = _decode_unpadded(loaded, pairs, strategy)
-    alone = outputs.exact_match
+    alone, produced = outputs.exact_match, produced_tokens(loaded.task, outputs)
     quality, copying = outputs.quality(loaded.task), copying_quality(loaded.task, pairs)
     rates = measure_error_rates(loaded.task, outputs)
     breakdown = measure_breakdown(loaded.model, loaded.task, sequences=options.sequences, strategy=strategy)
@@ -55,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     _print_run(loaded, strategy)
     print(f"result          {headline_text(figures)}")
     _print(loaded, evaluation, alone, scores)
+    _print_produced(produced)
     if quality and copying:
         _print_quality(quality, copying)
     if headline.without_bleu:
@@ -70,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
         }
         result |= _as_json(loaded, evaluation, alone, scores, seconds)
         result |= {"quality": quality and asdict(quality), "copying": copying and asdict(copying)}
+        result |= {"produced_tokens": asdict(produced)}
         result |= {"error_rates": _rates_as_json(rates), "breakdown": breakdown and asdict(breakdown)}
         print(json.dumps(result | {"strategy": strategy.model_dump()}))
     return 0
@@ -126,6 +129,14 @@ def _print_quality(quality: TranslationQuality, copying: TranslationQuality) -> 
     ):
         print(f"{name:15} {score:9.2f}  of the same, independent of the batch; the sources as they are: {copied:.2f}")
         print(f"                           sacrebleu signature {signature}")
+
+
+def _print_produced(produced: ProducedTokens) -> None:
+    missing = len(produced.missing)
+    named = f": {produced.listed()}" if missing else ""
+    print(
+        f"tokens          {missing:9,}  of the {produced.in_references:,} in the references are never produced{named}"
+    )
 
 
 def _print_rates(rates: ErrorRates) -> None:

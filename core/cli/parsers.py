@@ -305,6 +305,15 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+def _gradients(parser: argparse.ArgumentParser) -> None:
+    add_run(parser)
+    add_pairs(parser)
+    parser.add_argument(
+        "--updates", type=int, default=8, metavar="N", help="updates whose batches are measured (default: 8)"
+    )
+    add_json(parser)
+
+
 def _lesson(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help='the lesson, or "all" (default: list the lessons)')
     parser.add_argument(
@@ -548,6 +557,7 @@ ARGUMENTS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "report": _report,
     "perplexity": _perplexity,
     "doctor": _doctor,
+    "gradients": _gradients,
     "lesson": _lesson,
     "milestones": _milestones,
     "describe": _describe,

@@ -10,7 +10,7 @@ from core.evaluation.confidence import confidence_threshold
 from core.evaluation.error_rates import measure_error_rates
 from core.evaluation.headline import MEASURES, HeadlineFigure, headline_of
 from core.evaluation.metrics import METRICS, measure_metrics
-from core.evaluation.outputs import decode_padded
+from core.evaluation.outputs import Outputs, decode_padded
 from core.evaluation.passes import MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
 from core.evaluation.stepwise import free_running_logits
 from core.evaluation.translation_quality import reference_texts, score_translations
@@ -128,6 +128,7 @@ def evaluate(
     strategy: Strategy = GREEDY,
     free_running_loss: bool = False,
     task: Task | None = None,
+    outputs: Outputs | None = None,
 ) -> Evaluation:
     """Evaluate a model on pairs. Its training mode and weights are left unchanged.
 
@@ -138,6 +139,7 @@ def evaluate(
         free_running_loss: whether to measure that loss too.
         task: the task of the pairs, to measure too the metrics of plugins, BLEU and chrF of texts, and error rates
             against several references. An output is cut after as many tokens as the longest reference has.
+        outputs: what was decoded from the pairs by this strategy; None decodes them.
 
     Raises:
         LabError: BLEU is measured, and sacrebleu is not installed; or a plugin's metric fails.
@@ -145,7 +147,8 @@ def evaluate(
     """
     scores = score_references(model, pairs, free_running_loss=free_running_loss)
     # An output that has not ended after the reference's last step is wrong whatever follows.
-    outputs = decode_padded(model, pairs, strategy=strategy, max_steps=pairs.tgt_out.shape[1])
+    if outputs is None:
+        outputs = decode_padded(model, pairs, strategy=strategy, max_steps=pairs.tgt_out.shape[1])
     evaluation = Evaluation(
         len(pairs),
         scores.loss,

@@ -73,6 +73,7 @@ class HeadHealth(BaseModel):
         diversity: by block and layer, the mean total-variation distance of all pairs of heads, 0 alike to 1 disjoint.
         layer_rms: by layer ("encoder.1", "decoder.1" …), root mean square of the residual stream after it; for a
             recurrent layer, of its last states.
+        logit_rms: root mean square of the logits of the reference answers; None in records of earlier versions.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -86,6 +87,7 @@ class HeadHealth(BaseModel):
     change: dict[Block, HeadFigures]
     diversity: dict[Block, tuple[Figure, ...]]
     layer_rms: dict[str, Figure]
+    logit_rms: Figure = None
 
 
 class Health(BaseModel):
@@ -149,7 +151,7 @@ def measure_weights(
         last = before.get(block)
         if last is not None and last.shape == of_block.shape:
             figures["change"][block] = _as_figures(total_variation(last.to(of_block.device), of_block))
-    return HeadHealth(**figures, output_share={}, diversity=diversity, layer_rms={})
+    return HeadHealth(**figures, output_share={}, diversity=diversity, layer_rms={}, logit_rms=None)
 
 
 class HealthTaker:
@@ -201,7 +203,8 @@ class HealthTaker:
                 shares[block] = _as_figures(output_shares(z, w_o))
         layer_rms = {name: _finite(root_mean_square(states).item()) for name, states in recorded.states.items()}
         measured = measure_weights(weights, self._rows, before)
-        measured = measured.model_copy(update={"output_share": shares, "layer_rms": layer_rms})
+        logit_rms = _finite(root_mean_square(recorded.logits).item())
+        measured = measured.model_copy(update={"output_share": shares, "layer_rms": layer_rms, "logit_rms": logit_rms})
         kept = {str(block): each for block, each in weights.items() if self._num_weights <= MAX_WEIGHTS}
         return measured, kept
 
@@ -261,6 +264,7 @@ class _Recorded:
         patterns, z: by block and layer, the tensors of each call, joined along the queries.
         projections: by block, the weight of W_o of each layer; [] for additive attention.
         states: by layer, the residual stream of the positions that are not PAD, (N, D), or the last states (B, D).
+        logits: (N, V) of the reference answers.
     """
 
     def __init__(self) -> None:
@@ -268,6 +272,7 @@ class _Recorded:
         self.z: dict[Block, list[list[torch.Tensor]]] = {block: [] for block in BLOCKS}
         self.projections: dict[Block, list[torch.Tensor]] = {block: [] for block in BLOCKS}
         self.states: dict[str, torch.Tensor] = {}
+        self.logits = torch.empty(0)
 
 
 def _record(model: Seq2Seq, pairs: Batch) -> _Recorded:
@@ -290,6 +295,7 @@ def _record(model: Seq2Seq, pairs: Batch) -> _Recorded:
     sides = {"encoder": pairs.src != PAD_ID, "decoder": generated_steps(pairs.tgt_out)}
     recorded.states = {name: states[sides[name.split(".")[0]]].float() for name, states in streams.items()}
     recorded.states |= _recurrent_states(memory, output)
+    recorded.logits = output.logits[sides["decoder"]].float()
     return recorded
 
 

@@ -116,6 +116,18 @@ def head_distances(weights: torch.Tensor) -> torch.Tensor:
     return distances
 
 
+def layer_distances(weights: torch.Tensor) -> torch.Tensor:
+    """Sum over rows the distance between each two layers' mean patterns, (L, L) float; per row 0 equal, 1 disjoint.
+
+    The mean pattern of a layer is the mean of its heads' weights, so the order of the heads does not matter. The
+    distance is that of ``head_distances``.
+
+    Args:
+        weights: (L, H, N, K) float.
+    """
+    return head_distances(weights.mean(dim=1)[None])[0]
+
+
 def _entropy_in_bits(weights: torch.Tensor) -> torch.Tensor:
     """Return the entropy of rows (…, K) in bits, (…)."""
     return torch.special.entr(weights).sum(dim=-1) / torch.log(torch.tensor(2.0))

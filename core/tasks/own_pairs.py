@@ -78,8 +78,8 @@ class OwnPairs(PairTask):
         if self._table is None:
             raise UnavailableError(
                 "this model is published without its pairs, which measuring it needs. They are from "
-                f"{self._config.origin}. evaluate, report, compare and analyze take their file: --pairs FILE, whose "
-                f"SHA-256 must be task.data={self._config.data}"
+                f"{self._config.origin}. evaluate, report, compare, analyze and gradients take their file: --pairs "
+                f"FILE, whose SHA-256 must be task.data={self._config.data}"
             )
         return self._table
 

@@ -185,12 +185,10 @@ def _update(state: TrainingState, batches: Batches) -> StepEvent | EndEvent:
     config = state.preset.training
     step = state.step + 1
     rng_before_data = state.generator.get_state()
-    update_batches = [
-        batches.at(number, state.generator) for number in _batch_numbers(step, config.gradient_accumulation_steps)
-    ]
+    update_batches = draw_batches(state, batches, step)
     rng_before_forward = state.generator.get_state()
     try:
-        loss = _accumulate_gradients(state, update_batches)
+        loss = accumulate_gradients(state, update_batches)
     except LostWorkerError as error:
         state.generator.set_state(rng_before_data)  # a resumed run repeats this update
         return EndEvent(state.step, "lost", f"step {step}: {error}, so the update was not made; resume repeats it")
@@ -213,12 +211,13 @@ def _update(state: TrainingState, batches: Batches) -> StepEvent | EndEvent:
     return StepEvent(step, loss, learning_rate, gradient_norm, tokens_per_second)
 
 
-def _batch_numbers(step: int, gradient_accumulation_steps: int) -> range:
-    """Return the numbers, from 1, of the batches for which an update accumulates gradients."""
-    return range((step - 1) * gradient_accumulation_steps + 1, step * gradient_accumulation_steps + 1)
+def draw_batches(state: TrainingState, batches: Batches, step: int) -> list[Batch]:
+    """Draw the batches for which update ``step``, from 1, accumulates gradients."""
+    count = state.preset.training.gradient_accumulation_steps
+    return [batches.at(number, state.generator) for number in range((step - 1) * count + 1, step * count + 1)]
 
 
-def _accumulate_gradients(state: TrainingState, update_batches: list[Batch]) -> float:
+def accumulate_gradients(state: TrainingState, update_batches: list[Batch]) -> float:
     """Store the gradients of the next update in ``parameter.grad`` and return its loss, both over all processes."""
     state.optimizer.zero_grad(set_to_none=True)
     loss = 0.0

@@ -73,6 +73,9 @@ def test_json_has_every_head_with_every_score(analyzed, measured):
                 assert value == pytest.approx(expected[name], abs=1e-5), name
         assert isinstance(head["nearest_head"], int)
     assert result["exact_match"] == 1.0
+    between = [(each["block"], each["first"], each["second"]) for each in result["layer_distances"]]
+    assert between == [("encoder", 1, 2), ("decoder", 1, 2), ("cross", 1, 2)]
+    assert f"cross.1 to 2 {result['layer_distances'][-1]['distance']:.2f}" in output
     assert [tuple(layer.values()) for layer in result["layers"]] == [
         (block, layer, pytest.approx(exact_match[block, layer, 0], abs=1e-6))
         for block in ("encoder", "decoder", "cross")

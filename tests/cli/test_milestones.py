@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.teaching.milestones.table import MILESTONES, Term
-from tests.structure.test_docs import REPOSITORY, names_of_tests
+from docs.documents import REPOSITORY, names_of_tests
 from tests.support.command_output import last_json
 
 RIGHT = """

@@ -37,6 +37,7 @@ MISTAKES = {
     "report": "--run nobody",
     "perplexity": "--run nobody",
     "doctor": "--run nobody",
+    "gradients": "--run nobody",
     "lesson": "nothing",
     "milestones": "6",
     "describe": "--preset nothing",

@@ -166,8 +166,10 @@ def test_layer_magnitudes_and_output_shares_equal_those_computed_in_float64(tiny
     ]
     points += ["encoder_layers.1.self_attention.hook_z", "decoder_layers.0.cross_attention.hook_z"]
     with torch.no_grad(), hooks({name: lambda x, name=name: recorded.__setitem__(name, x) for name in points}):
-        model(taker.pairs.src, taker.pairs.tgt_in)
+        logits = model(taker.pairs.src, taker.pairs.tgt_in)
     real = {"encoder": (taker.pairs.src != PAD_ID).numpy(), "decoder": (taker.pairs.tgt_out != PAD_ID).numpy()}
+    expected = np.sqrt(np.mean(logits.numpy().astype(np.float64)[real["decoder"]] ** 2))
+    assert health.logit_rms == pytest.approx(expected, **CLOSE)
     for name, part in zip(points[:3], ("encoder.1", "encoder.2", "decoder.1"), strict=True):
         states = recorded[name].numpy().astype(np.float64)[real[part.split(".")[0]]]
         assert health.layer_rms[part] == pytest.approx(np.sqrt(np.mean(states**2)), **CLOSE)

@@ -32,7 +32,7 @@ def test_the_tables_have_the_last_figures(saved):
     assert parts["output"] == [
         f"{last.health.gradient_norm['output']:.3g}",
         f"{last.health.update_size['output']:.3g}",
-        "–",
+        f"{last.health.heads.logit_rms:.3g}",
     ]
     assert parts["decoder.1"][2] == f"{last.health.heads.layer_rms['decoder.1']:.3g}"
     heads = {row[0]: row[1:] for row in section.heads[1:]}

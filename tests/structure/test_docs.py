@@ -21,6 +21,7 @@ from core.config import read_preset
 from core.runs import DEFAULT_ROOT
 from core.runs.sweeps.sweep import parse_sweep
 from core.storage import bounded_yaml
+from docs.documents import anchors, problem_of_pytest
 from docs.generate import generated_pages
 from tests.runs.sweeps.conftest import ThreadProcess
 from tests.support.foreign_models import write_marian_text_model
@@ -61,12 +62,6 @@ def test_links_and_paths_lead_somewhere():
             if not (REPOSITORY / path).exists():
                 broken.append(f"{page.name}: {path}")
     assert broken == []
-
-
-def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub writes them."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_page_is_linked_from_the_readme():
@@ -197,18 +192,7 @@ def without_plugins(words: list[str]) -> list[str]:
 
 
 def check_pytest(words: list[str], _: Path) -> None:
-    """Every path exists, and the expression of ``-k`` is in the name of a test."""
-    paths = [word for word in words if "/" in word]
-    assert all((REPOSITORY / path).exists() for path in paths), words
-    if "-k" in words:
-        expression = words[words.index("-k") + 1]
-        assert any(expression in name for name in names_of_tests()), words
-
-
-@cache
-def names_of_tests() -> set[str]:
-    files = (REPOSITORY / "tests").rglob("test_*.py")
-    return {name for path in files for name in re.findall(r"^def (\w+)", path.read_text(), re.MULTILINE)}
+    assert problem_of_pytest(words) == "", words
 
 
 def check_pip(words: list[str], _: Path) -> None:
@@ -307,7 +291,7 @@ def reader(
 
 
 COMMANDS_OF = {page.name: [*dict.fromkeys(map(tuple, shell_commands(page)))] for page in PAGES}  # each once
-RUN_NIGHTLY = ("command-line.md", "documents.md", "extending.md", "results.md")  # half a minute each
+RUN_NIGHTLY = ("command-line.md", "extending.md", "results.md")  # half a minute each
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
-"""The page on the source documents: its rows name what exists, and what it says of their errors is computed here."""
+"""The table on the source documents: its rules hold, and what it says of the documents' errors is computed here."""
 
-import ast
 import json
 import math
+import os
 import re
 import shlex
-from functools import cache
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +17,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from core.__main__ import command_parser
-from core.cli.arguments import preset_from
 from core.config import load_preset
 from core.config.sections import TransformerConfig
 from core.models.attention import MultiHeadAttention, masked_softmax
@@ -24,98 +25,94 @@ from core.models.kernels import Dropout
 from core.models.layers import DecoderLayer, EncoderLayer
 from core.models.positions import sinusoidal_positions
 from core.runs import DEFAULT_ROOT
+from core.runs.shipped import shipped_folders
 from core.teaching.bugs import new_state
 from core.text.vocab import PAD_ID
 from core.training.loss import smoothed_loss
-from tests.structure.test_docs import REPOSITORY, check_pytest
+from docs.documents import HEADER, REPOSITORY, TABLE, Row, problems, read_rows
 
-PAGE = REPOSITORY / "docs/documents.md"
-STATE = re.compile(r"works|(?:differs|out of scope) \(.+\)")
 CLOSE = {"atol": 1e-3, "rtol": 0.0}
 
 
-# --- the page ---------------------------------------------------------------------------------------------------
+# --- the table ---------------------------------------------------------------------------------------------------
 
 
-def rows(pattern: str) -> list[list[str]]:
-    """The cells of all table rows with a matching first cell."""
-    lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    return [row for row in cells if re.fullmatch(pattern, row[0])]
+def test_every_row_keeps_the_rules_and_names_what_exists():
+    rows = read_rows()
+    assert problems(rows) == []
+    assert sum(row.is_claim for row in rows) > 90
+    assert sum(not row.is_claim for row in rows) > 300
+    assert sum("tests/" in item for row in rows for item in row.items) > 250
 
 
-def requirements() -> list[list[str]]:
-    return rows(r"\d+")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"state": "partly"}, "state='partly' must be one of"),
+        ({"state": "differs"}, "state='differs' needs an explanation"),
+        ({"document": "a book"}, "document='a book' must be one of"),
+        ({"lines": "five"}, "lines='five' must be line numbers"),
+        ({"lines": "5; words 600, 7–9"}, ""),
+        ({"text": 'say "so"'}, "must have no double quotes"),
+        ({"shown_by": ""}, "shown by must name a test"),
+        ({"shown_by": "tests/models/test_attention.py::test_nothing"}, "there is no such test"),
+        ({"shown_by": "tests/models/test_nothing.py::test_nothing"}, "there is no such test"),
+        ({"shown_by": "preset nothing"}, "there is no such preset"),
+        ({"shown_by": "core/nothing.py"}, "there is no such file"),
+        ({"shown_by": "docs/results.md#nothing"}, "the page has no such heading"),
+        ({"shown_by": "python -m core nothing"}, "there is no such command"),
+        ({"shown_by": "python -m core describe --preset tiny --nothing"}, "unrecognized arguments: --nothing"),
+        ({"shown_by": "python -m core describe --preset nothing"}, "nothing"),
+        ({"shown_by": "python -m core describe --preset tiny --set training.nothing=1"}, "training.nothing"),
+        ({"shown_by": "pytest -m slow -k no_such_test"}, "no test has 'no_such_test' in its name"),
+        ({"shown_by": "pytest tests/nothing"}, "there is no tests/nothing"),
+        ({"shown_by": "preset tiny; core/lab.py; pytest -k fresh"}, ""),
+    ],
+)
+def test_a_cell_that_breaks_a_rule_is_named(change, message):
+    row = Row("7", "words", "", "5", "A requirement", "works", "", "preset tiny")
+    assert problems([row]) == []
+    found = problems([replace(row, **change)])
+    assert message in "; ".join(found)
+    assert bool(found) == bool(message)
 
 
-def claims() -> list[list[str]]:
-    return rows(r"C\d+")
+def test_ids_are_unique_and_the_rows_of_a_part_stand_together():
+    one, other = (Row("7", name, "", "5", "A requirement", "works", "", "preset tiny") for name in ("words", "numbers"))
+    assert problems([one, one]) == ["row 7: the id occurs 2 times"]
+    apart = problems([one, replace(other, id="8"), replace(one, id="9")])
+    assert apart == ["('words', ''): its rows must follow each other"]
 
 
-def spans(pattern: str) -> list[str]:
-    """What a pattern finds in the last column of all tables."""
-    return [match for row in [*requirements(), *claims()] for match in re.findall(pattern, row[-1])]
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("id\tdocument\n", "line 1: the header"), ("\t".join(HEADER) + "\n7\twords\n", "line 2: 2 cells")],
+)
+def test_a_broken_table_is_refused_with_its_line(tmp_path, text, message):
+    path = tmp_path / "documents.tsv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_rows(path)
 
 
-def test_rows_are_numbered_without_gaps():
-    assert [row[0] for row in requirements()] == [str(number) for number in range(1, len(requirements()) + 1)]
-    assert [row[0] for row in claims()] == [f"C{number}" for number in range(1, len(claims()) + 1)]
-    assert {len(row) for row in [*requirements(), *claims()]} == {5}
+def test_the_table_names_no_path_of_a_machine():
+    assert re.findall(r"/(?:tmp|work|home|root)\b|\bshared/", TABLE.read_text()) == []
 
 
-def test_every_requirement_has_one_of_three_states_and_lines():
-    assert [row for row in requirements() if not STATE.fullmatch(row[3])] == []
-    assert [row for row in requirements() if not re.fullmatch(r"\d+(?:–\d+)?(?:, \d+(?:–\d+)?)*", row[2])] == []
+COMMANDS = sorted({item for row in read_rows() for item in row.items if item.startswith("python -m core ")})
+MAX_SECONDS = 1_800  # of one command; the longest trains five seeds
 
 
-def test_the_counts_at_the_top_are_those_of_the_rows():
-    counts = {state: sum(row[3].startswith(state) for row in requirements()) for state in ("works", "differs", "out")}
-    stated = dict(rows(r"works|differs|out of scope"))
-    assert {state: int(count) for state, count in stated.items()} == {
-        "works": counts["works"],
-        "differs": counts["differs"],
-        "out of scope": counts["out"],
-    }
-
-
-def test_every_row_is_shown_by_something():
-    shown = re.compile(r"`[^`]+`|\]\(results\.md")
-    assert [row for row in [*requirements(), *claims()] if not shown.search(row[-1])] == []
-
-
-@cache
-def defined_in(path: str) -> set[str]:
-    tree = ast.parse((REPOSITORY / path).read_text())
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-
-
-def test_every_test_that_is_named_exists():
-    named = spans(r"`(tests/[\w/]+\.py)::(\w+)`")
-    assert len(named) > 100
-    assert [f"{path}::{name}" for path, name in named if name not in defined_in(path)] == []
-
-
-def test_every_preset_and_module_that_is_named_exists():
-    presets = {path.stem for path in (REPOSITORY / "presets").glob("*.yaml")}
-    assert set(spans(r"preset `([\w-]+)`")) - presets == set()
-    assert [path for path in spans(r"`(\w+/[\w/.-]+)`") if not (REPOSITORY / path).exists()] == []
-
-
-def test_every_command_that_is_named_is_valid():
-    commands = {command for command in spans(r"`((?:python|pytest) [^`]+)`")}
-    for command in commands:
-        words = shlex.split(command)
-        if words[0] == "pytest":
-            check_pytest(words, REPOSITORY)
-            continue
-        assert words[:3] == ["python", "-m", "core"], command
-        options = command_parser(words[3]).parse_args(words[4:])
-        if getattr(options, "preset", None):
-            preset_from(options)
-
-
-def test_the_page_names_no_path_of_a_machine():
-    assert re.findall(r"/(?:tmp|work|home|root)\b|\bshared/", PAGE.read_text()) == []
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_runs_on_copies_of_the_shipped_runs(command, tmp_path):
+    for run in shipped_folders(DEFAULT_ROOT):
+        shutil.copytree(run, tmp_path / "checkpoints" / run.name)
+    words = [sys.executable, "-m", "core", "--checkpoints", "checkpoints", *shlex.split(command)[3:]]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=MAX_SECONDS)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-1000:]}\n{done.stderr[-1000:]}"
+    assert done.stdout
 
 
 # --- figures ----------------------------------------------------------------------------------------------------
@@ -235,6 +232,21 @@ def test_zeroing_weights_after_the_softmax_leaves_sums_below_one():
     assert_close(masked_softmax(scores, mask).sum(dim=-1), torch.ones(5))
 
 
+def test_a_score_of_minus_100_hides_a_key_beside_a_score_of_0():
+    weights = torch.tensor([0.0, -100.0]).softmax(dim=0)
+    assert 0 < weights[1].item() < 1e-40
+
+
+def test_minus_a_billion_is_minus_infinity_in_half_precision():
+    assert torch.tensor(-1e9).half() == -math.inf
+    assert torch.finfo(torch.half).max == 65504
+
+
+def test_weights_after_dropout_do_not_sum_to_one():
+    sums = F.dropout(torch.full((50, 10), 0.1), 0.5).sum(dim=-1)
+    assert (sums - 1).abs().max() > 0.1
+
+
 def test_the_softmax_overflows_only_without_its_shift_and_above_88():
     assert math.exp(100) == pytest.approx(2.7e43, rel=0.01)
     assert torch.tensor([20.0, 88.0]).exp().isfinite().all()
@@ -327,3 +339,16 @@ def test_the_first_padding_mask_of_numbers_cannot_run():
     with pytest.raises(TypeError):
         mask.reshape(mask.shape, 1, 1, mask.shape)
     assert mask.reshape(mask.shape[0], 1, 1, mask.shape[1]).shape == (2, 1, 1, 3)
+
+
+def test_three_monitors_of_the_design_document_do_not_work():
+    with pytest.raises(TypeError):
+        [].__setitem__("w_q", 1.0)  # a list of norms, indexed by name
+    norms: dict[str, list[float]] = {}
+    for norm in (1.0, 2.0):
+        if "w_q" not in norms:
+            norms["w_q"] = []
+            norms["w_q"].append(norm)
+    assert norms == {"w_q": [1.0]}
+    states, w_out = torch.randn(3, 8), torch.randn(8, 13)
+    assert_close((states @ w_out)[:, 5], states @ w_out[:, 5])  # the logits of token 5, from a column

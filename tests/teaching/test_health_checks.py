@@ -18,7 +18,7 @@ def heads(**changes) -> HeadHealth:
     figures = dict.fromkeys(
         ("entropy", "entropy_share", "distance", "reach", "fixed_key_mass", "output_share", "change"), one
     )
-    rest = {"diversity": {"cross": (0.5,)}, "layer_rms": {"decoder.1": 1.0}}
+    rest = {"diversity": {"cross": (0.5,)}, "layer_rms": {"decoder.1": 1.0}, "logit_rms": 2.0}
     return HeadHealth(**(figures | rest | changes))
 
 
@@ -45,8 +45,8 @@ def alarms(steps: list[tuple[int, Health]]) -> dict[str, str]:
 
 def test_a_healthy_course_passes_every_check():
     findings = check_health(course(*FALLING))
-    assert len(findings) == 5
-    assert [each.light for each in findings] == ["green"] * 5
+    assert len(findings) == 6
+    assert [each.light for each in findings] == ["green"] * 6
 
 
 def test_a_run_without_a_course_is_not_checked():
@@ -132,6 +132,21 @@ def test_growing_layer_outputs_are_found():
     assert "The output of decoder.1 grew 500 times, to 500 at step 50" in sentence
 
 
+def test_growing_logits_are_found_and_large_ones_from_the_start_are_not_growth():
+    steps = course(*FALLING)
+    steps[-1] = (50, health(1.2, logit_rms=40.0))
+    (sentence,) = alarms(steps).values()
+    assert "root mean square of 2 at first and 40 at step 50: above 32" in sentence
+    assert alarms(course(*FALLING, logit_rms=40.0)) == {}
+
+
+def test_logits_that_were_not_recorded_are_left_out_and_a_single_size_is_gray():
+    checks = {each.check for each in check_health(course(*FALLING, logit_rms=None))}
+    assert len(checks) == 5
+    assert "logits while training" not in checks
+    assert check_health(course(20.0))[-1].light == "gray"
+
+
 def test_the_doctor_reads_the_course_of_a_run(root, tiny):
     folder = RunFolder.create(root, tiny, name="a")
     train_run(folder)
@@ -139,5 +154,5 @@ def test_the_doctor_reads_the_course_of_a_run(root, tiny):
     state = training_state_of(runs["a"].trained())
     recorded = health_steps(runs["a"].replay.snapshots())
     without, examined = (examine_state("a", state, runs["a"].history, each) for each in ((), recorded))
-    assert len(examined.findings) == len(without.findings) + 5
-    assert examined.findings[-5].check == "gradients while training"
+    assert len(examined.findings) == len(without.findings) + 6
+    assert examined.findings[-6].check == "gradients while training"

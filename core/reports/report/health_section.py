@@ -59,7 +59,8 @@ def health_section(snapshots: Sequence[Snapshot]) -> HealthSection | None:
 
 
 def _parts(health: Health) -> Rows:
-    gradients, updates, sizes = health.gradient_norm or {}, health.update_size or {}, health.heads.layer_rms
+    gradients, updates = health.gradient_norm or {}, health.update_size or {}
+    sizes = health.heads.layer_rms | ({} if health.heads.logit_rms is None else {"output": health.heads.logit_rms})
     return [
         ["part", "gradient norm", "update size", "size of the output"],
         *(

@@ -103,11 +103,13 @@ def _not_compared(reason: str) -> list[Finding]:
 def _run_findings(subject: Subject) -> list[Finding]:
     """Run the checks that need a trained model."""
     if not subject.is_trained:
-        reason = "the model is not trained yet."
-        return [not_checked(name, reason) for name in (run_checks.TASK, run_checks.GAP, run_checks.CURVE)]
-    evaluation = run_checks.measure(subject)
+        names = (run_checks.TASK, run_checks.TOKENS, run_checks.GAP, run_checks.CURVE)
+        return [not_checked(name, "the model is not trained yet.") for name in names]
+    outputs = run_checks.decode_held_out(subject)
+    evaluation = run_checks.measure(subject, outputs)
     return [
         run_checks.check_task(subject, evaluation),
+        run_checks.check_produced_tokens(subject, outputs),
         run_checks.check_free_running_gap(subject, evaluation),
         run_checks.check_loss_curve(subject),
     ]

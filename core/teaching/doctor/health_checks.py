@@ -19,11 +19,16 @@ SMALL_UPDATE, LARGE_UPDATE = 1e-5, 3e-2  # median over the training; about 1e-3 
 MIN_COURSE = 4  # recorded steps; with fewer it is too early to judge
 NO_FALL, RISE = 0.98, 1.5  # perplexity of the last half, as a fraction of the lowest before
 GROWTH = 100.0  # of a layer's output since the first step
+LARGE_LOGITS = 32.0  # root mean square: from here on bfloat16 rounds them to steps of 0.25
 
 
 def check_health(course: Course) -> list[Finding]:
-    """Check the recorded course of a run; [] if nothing was recorded."""
-    return [check(course) for check in _CHECKS] if course else []
+    """Check the recorded course of a run; [] if nothing was recorded.
+
+    Logits are left out of a run whose version did not record their size.
+    """
+    findings = [check(course) for check in _CHECKS] if course else []
+    return findings + ([check_recorded_logits(course)] if _logit_sizes(course) else [])
 
 
 def check_recorded_gradients(course: Course) -> Finding:
@@ -139,6 +144,20 @@ def check_recorded_layers(course: Course) -> Finding:
     return Finding(name, "green", f"The output of no layer grew more than {ratio:.1f} times.", ratio)
 
 
+def check_recorded_logits(course: Course) -> Finding:
+    """The logits do not grow without bound."""
+    name = "logits while training"
+    points = _logit_sizes(course)
+    if len(points) < 2:
+        return not_checked(name, "only one step was recorded.")
+    (_, first), (step, last) = points[0], points[-1]
+    sentence = f"The logits had a root mean square of {first:.3g} at first and {last:.3g} at step {step:,}"
+    if last > max(first, LARGE_LOGITS):
+        advice = f"{sentence}: above {LARGE_LOGITS:g}, 16 bits round them coarsely. "
+        return Finding(name, "amber", advice + "Use label smoothing, weight decay or a lower learning rate.", last)
+    return Finding(name, "green", f"{sentence}.", last)
+
+
 _CHECKS: tuple[Callable[[Course], Finding], ...] = (
     check_recorded_gradients,
     check_recorded_updates,
@@ -163,6 +182,10 @@ def _since(course: Course, head: str, mark: str) -> int:
             break
         since = step
     return since
+
+
+def _logit_sizes(course: Course) -> list[tuple[int, float]]:
+    return [(step, health.heads.logit_rms) for step, health in course if health.heads.logit_rms is not None]
 
 
 def _first_size(course: Course, layer: str) -> Figure:

@@ -5,17 +5,20 @@ from statistics import fmean, median, pstdev
 
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.headline import headline_of
+from core.evaluation.outputs import Outputs, decode_padded
+from core.evaluation.produced_tokens import produced_tokens
 from core.evaluation.translation_quality import copying_quality
 from core.tasks import Batch, fixed_pairs
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.subject import Subject
 from core.text.vocab import PAD_ID
 
-TASK, GAP, CURVE = "task", "free-running gap", "loss curve"
+TASK, TOKENS, GAP, CURVE = "task", "produced tokens", "free-running gap", "loss curve"
 NO_REFERENCE = "the task has no single reference answer."
 NUM_EVALUATED = 200
 MIN_EXACT = 0.5  # minimum fraction of correct answers of a run that does its task
 MIN_BLEU = 5.0  # minimum BLEU of translations that share more than single words with their references
+FREQUENT = 0.01  # share of the references' tokens; a model may well never produce a rarer one
 MIN_UPDATES = 100  # with fewer it is too early to judge a curve
 SPIKE = 1.0  # nats above the losses before and after it
 SPIKE_WINDOW = 10  # losses on each side
@@ -23,13 +26,26 @@ RISE_LENGTH = 5  # losses in a row; a rise if half of them are high
 MAX_FINAL_DEVIATION = 0.3  # nats
 
 
-def measure(subject: Subject) -> Evaluation | None:
-    """Evaluate a run on held-out pairs, a translation by BLEU too; None if its task has no single reference answer."""
-    task = subject.state.task
-    if task.open_ended:
+def decode_held_out(subject: Subject) -> Outputs | None:
+    """Decode held-out inputs, each for as many steps as the longest reference has; None as ``measure``."""
+    if subject.state.task.open_ended:
         return None
     pairs = _held_out(subject)
-    return evaluate(subject.model, pairs, task=task if headline_of(task).bleu_tokenizer else None)
+    return decode_padded(subject.model, pairs, max_steps=pairs.tgt_out.shape[1])
+
+
+def measure(subject: Subject, outputs: Outputs | None = None) -> Evaluation | None:
+    """Evaluate a run on held-out pairs, a translation by BLEU too; None if its task has no single reference answer.
+
+    Args:
+        subject: to examine.
+        outputs: the result of ``decode_held_out``, which is called for None.
+    """
+    task, outputs = subject.state.task, outputs or decode_held_out(subject)
+    if outputs is None:
+        return None
+    scored = task if headline_of(task).bleu_tokenizer else None
+    return evaluate(subject.model, outputs.pairs, task=scored, outputs=outputs)
 
 
 def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:
@@ -50,6 +66,26 @@ def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:
     if evaluation.bleu < max(MIN_BLEU, copying.bleu):
         return Finding(name, "amber", f"{sentence}: the model does not translate.", evaluation.bleu)
     return Finding(name, "green", f"{sentence}.", evaluation.bleu)
+
+
+def check_produced_tokens(subject: Subject, outputs: Outputs | None) -> Finding:
+    """Every frequent token of the references is also produced."""
+    name = TOKENS
+    if outputs is None:
+        return not_checked(name, NO_REFERENCE)
+    produced = produced_tokens(subject.state.task, outputs)
+    held_out = f"the references of {len(outputs.pairs)} held-out inputs"
+    if not produced.missing:
+        sentence = f"All {produced.in_references:,} tokens in {held_out} are also produced."
+        return Finding(name, "green", sentence, 0.0)
+    share = produced.missing_share
+    count = len(produced.missing)
+    are = "is" if count == 1 else "are"
+    sentence = f"Of the {produced.in_references:,} tokens in {held_out}, {count:,} {are} never produced"
+    sentence += f", {share:.1%} of all by number"
+    if produced.missing[0][1] < FREQUENT * produced.total:
+        return Finding(name, "green", f"{sentence}; none of them is frequent.", share)
+    return Finding(name, "amber", f"{sentence}: {produced.listed()}.", share)
 
 
 def check_free_running_gap(subject: Subject, evaluation: Evaluation | None = None) -> Finding:

@@ -22,6 +22,7 @@ const CHARTS = [
   { measure: "update_size", title: "Update size by part", caption: "norm of the change ÷ norm of the weights; around 0.001 is usual", log: true },
   { measure: "perplexity", title: "Perplexity", caption: "exp of the loss of each evaluation; 1 is perfect", log: true },
   { measure: "layer_rms", title: "Size of each layer’s output", caption: "root mean square of the residual stream after the layer" },
+  { measure: "logit_rms", title: "Size of the logits", caption: "root mean square over the reference answers; it grows as the model gets surer" },
   { measure: "entropy_share", title: "Entropy of heads", caption: "0: all attention on one token · 1: uniform attention", fixed: [0, 1], of: "head" },
   { measure: "distance", title: "Attention distance of heads", caption: "tokens between query and key, weighted by attention", of: "head" },
   { measure: "change", title: "Change of heads", caption: "since the snapshot before · 0: unchanged · 1: other tokens only", fixed: [0, 1], of: "head" },
@@ -45,13 +46,14 @@ export function healthCharts(part, server) {
     figures = CHARTS.map((chart) => {
       const plot = make("div", { class: "plot" });
       const reading = make("p", { class: "reading faint", "aria-live": "off" });
-      place.append(make("figure", {}, make("figcaption", {}, make("strong", {}, chart.title), " ", make("span", { class: "faint" }, chart.caption)), plot, reading));
+      const figure = make("figure", {}, make("figcaption", {}, make("strong", {}, chart.title), " ", make("span", { class: "faint" }, chart.caption)), plot, reading);
+      place.append(figure);
       const lines = makeChart(plot, {
         label: chart.title + " by training step", series: [], group: "health", log: chart.log ?? false, fixed: chart.fixed ?? null,
         onCursor: (step, values) => setText(reading, step === null ? "" : "step " + stepAt(step).toLocaleString("en") + ": "
           + Object.entries(values).map(([name, value]) => nameText(name) + " " + formatNumber(value)).join(" · ")),
       });
-      return { chart, lines };
+      return { chart, figure, lines };
     });
     setText(part("health-marks"), "Words under the map of a head. " + Object.values(MARKS).join(". ") + ". A head without a word is none of these.");
   }
@@ -80,10 +82,11 @@ export function healthCharts(part, server) {
     const block = part("health-block").value;
     const last = health.steps.at(-1) ?? 1;
     const note = feed.loading ? "loading" : feed.run === null ? "no run yet" : isAsking ? "loading" : "nothing recorded";
-    for (const { chart, lines } of figures) {
+    for (const { chart, figure, lines } of figures) {
       const of = Object.entries(health.series[chart.measure] ?? {})
         .filter(([name]) => !chart.of || name.startsWith(block + "."))
         .filter(([, values]) => values.some((value) => value !== null));
+      figure.hidden = !of.length && health.steps.length > 0; // this model has none, or the run is older than the measure
       lines.setSeries(of.map(([name], at) => ({ key: name, label: of.length > 1 ? nameText(name) : null, ...styleOf(at) })));
       lines.setData({
         from: 0, to: Math.max(1, last), cursor: selection.step === null ? null : shownStep(), stops: health.steps, note: of.length ? "" : note,
