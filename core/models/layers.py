@@ -13,6 +13,7 @@ from core.models.attention import MultiHeadAttention
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
+from core.models.recomputation import RecomputedModule
 from core.models.seq2seq import LayerCache
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -79,7 +80,7 @@ def build_norm(config: BlocksConfig, generator: torch.Generator | None) -> nn.Mo
     return nn.LayerNorm(config.d_model, eps=config.norm_eps or 1e-5)
 
 
-class Layer(nn.Module):
+class Layer(RecomputedModule):
     """Residual connections and layer norms around sublayers, in the order given by ``config.norm``.
 
     The norm comes after the addition, as in the paper ("post"), or before the sublayer ("pre"; Xiong et al. 2020). With
@@ -89,7 +90,7 @@ class Layer(nn.Module):
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None) -> None:
         super().__init__()
         self.is_pre_norm = config.norm == "pre"
-        self.dropout = Dropout(config.dropout, generator)
+        self.generator, self.dropout = generator, Dropout(config.dropout, generator)
         self.hook_resid_pre, self.hook_resid_mid, self.hook_resid_post = (HookPoint() for _ in range(3))
         self.hook_skip = HookPoint()  # shared by all sublayers, so that one hook removes every residual connection
 

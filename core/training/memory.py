@@ -2,6 +2,8 @@
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +20,7 @@ from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.embeddings import Embedding
 from core.models.gru import Decoder, Encoder
 from core.models.layers import FeedForward
+from core.models.recomputation import RecomputedModule, recompute_layers
 from core.tasks import build_task
 from core.text.vocab import BOS_ID
 from core.training.loss import loss_of_logits
@@ -94,6 +97,8 @@ def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path
         pairs: the file of the task's own pairs, if it has any.
     """
     model = outline_model(preset.model, build_task(preset.task, pairs=pairs)).train()
+    if preset.training.gradient_checkpointing:
+        recompute_layers(model)
     most = preset.training.micro_batch_tokens
     part_size = min(batch_size, math.ceil(most / length)) if most else batch_size
     ids = torch.full((part_size, length), BOS_ID, device="meta")
@@ -187,8 +192,13 @@ def activations_by_part(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfi
             sizes[id(base)] = stack[-1], base.numel() * base.element_size()
         return tensor
 
+    def save_input(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        save(inputs[0])
+
     hooks = []
     for name, module in model.named_modules():
+        if isinstance(module, RecomputedModule) and module.is_recomputed:  # keeps its input, outside of autograd
+            hooks.append(module.register_forward_pre_hook(save_input))
         hooks.append(module.register_forward_pre_hook(lambda *_, part=parts[name]: stack.append(part)))
         hooks.append(module.register_forward_hook(lambda *_: stack.pop() and None, always_call=True))
     try:
@@ -212,11 +222,27 @@ def _loss(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> torch.Te
 
 def _update_peak(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> int:
     """Return the peak bytes allocated by the loss and the backward pass, gradients included."""
-    with PeakMemory() as peak:
+    with PeakMemory() as peak, _layers_as_on_cpu(model, config):
         _loss(model, ids, config).backward()
         for parameter in model.parameters():
             parameter.grad = None
     return peak.highest
+
+
+@contextmanager
+def _layers_as_on_cpu(model: Seq2Seq, config: TrainingConfig) -> Iterator[None]:
+    """Compute layers as on a CPU when they are computed again; a backward pass leaves its caller's modes."""
+    mode = AsOnCPU(bfloat16=computes_in_bfloat16(config, "cpu"))
+    hooks = []
+    for module in model.modules():
+        if isinstance(module, RecomputedModule) and module.is_recomputed:
+            hooks.append(module.register_forward_pre_hook(lambda *_: mode.__enter__() and None))
+            hooks.append(module.register_forward_hook(lambda *_: mode.__exit__(None, None, None), always_call=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _evaluation_peak(preset: Preset, model: Seq2Seq) -> int:
