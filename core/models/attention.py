@@ -59,7 +59,11 @@ class MultiHeadAttention(nn.Module):
         dropout: probability of zeroing a weight in training.
         generator: source of the dropout.
         scale: "sqrt", eq. 1 of the paper; or "log-length", that times ``log_length``.
+
+    Presets can set ``temperature``, which divides the scores.
     """
+
+    temperature = 1.0
 
     def __init__(
         self,
@@ -116,6 +120,7 @@ class MultiHeadAttention(nn.Module):
         query = self._split_heads(self.w_q(x))  # (B, H, Tq, K)
         check_attention(query, *keys_values, mask)
         query = query if positions.rope is None else positions.rope.apply(query)
+        query = query if self.temperature == 1 else query / self.temperature
         query = self.hook_q(query * log_length(keys_values[0], mask) if self.scale == "log-length" else query)
         mask = mask if mask is None else self.hook_mask(mask)
         z = self.attend(query, keys_values, mask, positions.bias)

@@ -60,7 +60,8 @@ def build_attention(
     block = config.build_block("attention", generator)
     if block is None:
         scale: AttentionScale = getattr(config, "attention_scale", "sqrt")
-        return MultiHeadAttention(*sizes, scale=scale)  # a window is a matter of the mask
+        block = MultiHeadAttention(*sizes, scale=scale)  # a window is a matter of the mask
+        block.temperature = config.attention_temperature
     return block
 
 
