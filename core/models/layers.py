@@ -15,6 +15,7 @@ from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
 from core.models.recomputation import RecomputedModule
 from core.models.seq2seq import LayerCache
+from core.models.shape_checks import check_states
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": F.relu,
@@ -27,8 +28,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class FeedForward(nn.Module):
     """Position-wise feed-forward network: two linear maps with a ReLU (Vaswani et al. 2017, eq. 2), GELU or SiLU.
 
-    A gated one multiplies what is widened by the activation of a third map (Shazeer 2020). The dropout of activations
-    is ``config.activation_dropout``; that of the output is the layer's.
+    A gated one multiplies by the activation of a third map (Shazeer 2020). The dropout of the output is the layer's.
     """
 
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None = None) -> None:
@@ -42,6 +42,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (B, T, D) float to the same shape."""
+        check_states("x", x, self.widen.in_features)
         gate, wide = (self.widen, None) if self.gate is None else (self.gate, self.widen(x))
         hidden = self.activation(gate(x))
         hidden = hidden if wide is None else hidden * wide
