@@ -11,7 +11,13 @@ from core.models import count_parameters, outline_model
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.teaching.bugs.descriptions import bug_notice
-from core.training.memory import MemoryEstimate, estimate_memory, machine_memory, training_memory
+from core.training.memory import (
+    MemoryEstimate,
+    estimate_memory,
+    long_sequence_warning,
+    machine_memory,
+    training_memory,
+)
 from core.training.model_summary import layer_groups, parameter_shapes, parameters_by_module
 
 
@@ -68,6 +74,8 @@ def _memory_table(preset: Preset, memory: dict[int, dict[int, MemoryEstimate]], 
         for length, each in by_length.items()
         if each.total > available
     ]
+    if length_warning := long_sequence_warning(preset):
+        lines.append(f"  warning: {length_warning}")
     if too_large:
         lines.append(f"  warning: more than this machine has, in all: {'; '.join(too_large)}")
     return lines

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from core.config import Preset
+from core.config.sections import BlocksConfig
 from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.evaluation.passes import DECODED, MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
@@ -30,6 +31,7 @@ from core.training.precision import computes_in_bfloat16
 
 BYTES = 4  # of a float32
 ADAM_COPIES, MUON_COPIES = 2, 1  # moments per parameter in the optimizers
+LONG_SEQUENCE = 1_024  # tokens; attention to more is warned of
 OTHER = "residuals, norms, output and loss"
 # Growth of a process beyond PyTorch's allocations, as measured by `python -m core bench memory`.
 KERNELS = 60_000_000  # bytes of library code and of kernels compiled for the shapes of batches
@@ -143,20 +145,31 @@ def device_memory(device: str) -> int:
 
 
 def memory_warning(preset: Preset, device: str, pairs: Path | None = None) -> str:
-    """Return a sentence if training a preset takes more memory than a device has; "" if it does not.
+    """Return a sentence if training a preset takes more memory than a device has, or may later; "" if it does not.
 
     The estimate takes a second, so it is made only if a rough one comes near the memory that there is.
     """
     available = device_memory(device)
     if _ROUGH_MARGIN * _rough_bytes(preset) < available:
-        return ""
+        return long_sequence_warning(preset)
     needed = training_memory(preset, pairs).total
     if needed <= available:
-        return ""
+        return long_sequence_warning(preset)
     budget = "tokens_per_batch" if preset.training.tokens_per_batch else "batch_size"
     return (
         f"training takes about {needed / 1e9:,.1f} GB, and this machine has {available / 1e9:,.1f} GB: lower "
         f"training.{budget}={getattr(preset.training, budget):,}, or set training.micro_batch_tokens"
+    )
+
+
+def long_sequence_warning(preset: Preset) -> str:
+    """Return a sentence if a model with attention can read sequences longer than ``LONG_SEQUENCE``; else ""."""
+    length = preset.model.max_seq_len
+    if length <= LONG_SEQUENCE or not isinstance(preset.model, BlocksConfig):
+        return ""
+    return (
+        f"model.max_seq_len={length:,} is above {LONG_SEQUENCE:,}: memory and time of attention grow with the square "
+        "of the length of a sequence; describe prints the memory by length"
     )
 
 
