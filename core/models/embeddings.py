@@ -10,7 +10,7 @@ from core.config.sections import BlocksConfig
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import sinusoidal_positions
-from core.models.shape_checks import check_states, check_token_ids
+from core.models.shape_checks import check_token_ids, check_width
 from core.text.vocab import PAD_ID
 
 
@@ -112,7 +112,7 @@ class Output(nn.Linear):
 
     def forward(self, input: torch.Tensor, embedding: Embedding | None = None) -> torch.Tensor:
         """Map states (B, T, D) to logits (B, T, V); a tied output takes the weights of ``embedding``."""
-        check_states("input", input, self.in_features)
+        check_width("input", input, self.in_features)
         weight = embedding.output_weight() if embedding is not None and self.weight is None else self.weight
         return self.hook_logits(F.linear(input, weight, self.bias))
 

@@ -13,6 +13,12 @@ def check_states(name: str, states: torch.Tensor, d_model: int, batch: int | Non
         raise ValueError(f"{name} is {_named(states, 'BTD')}: it must be (B, T, D) with {rows}D={d_model}")
 
 
+def check_width(name: str, states: torch.Tensor, d_model: int) -> None:
+    """Raise ValueError unless the last axis of ``states`` (…, D) has D = ``d_model``."""
+    if states.shape[-1:] != (d_model,):
+        raise ValueError(f"{name} is {tuple(states.shape)}: its last axis must be D={d_model}")
+
+
 def check_vectors(name: str, vectors: torch.Tensor, width: int, batch: int | None = None) -> None:
     """Raise ValueError unless ``vectors`` are (B, D) with D = ``width`` and, if it is passed, B = ``batch``."""
     if vectors.ndim != 2 or vectors.shape[-1] != width or (batch is not None and len(vectors) != batch):

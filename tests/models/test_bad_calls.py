@@ -45,7 +45,11 @@ WIDE = "x is (B=2, T=5, D=12): it must be (B, T, D) with D="
 CALLS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "feed-forward, width": (lambda: FeedForward(CONFIG)(X[..., :12]), ValueError, WIDE + "16"),
     "feed-forward, one sequence": (lambda: FeedForward(CONFIG)(X[0]), ValueError, "x is (5, 16): it must be (B, T, D)"),
-    "output, width": (lambda: Output(16, 13)(X[..., :12]), ValueError, "D=12): it must be (B, T, D) with D=16"),
+    "output, width": (
+        lambda: Output(16, 13)(X[..., :12]),
+        ValueError,
+        "input is (2, 5, 12): its last axis must be D=16",
+    ),
     "embedding, dtype": (lambda: embed(IDS.float()), TypeError, "ids is float32: token ids must be int64"),
     "embedding, one sequence": (lambda: embed(IDS[0]), ValueError, "ids is (5,): token ids must be (B, T)"),
     "embedding, id": (lambda: embed(IDS + 12), ValueError, "ids has token id 13: ids must be from 0 to 12"),
