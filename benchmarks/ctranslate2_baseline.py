@@ -28,8 +28,8 @@ def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
     """Convert a model to CTranslate2's, in float32 and on one thread; tokens are named by ``_names``.
 
     Raises:
-        InputError: the model has relative positions, windowed or linear attention, scores scaled by the length, or a
-            norm other than a layer norm; CTranslate2 supports none of these.
+        InputError: the model has relative positions, windowed or linear attention, scores scaled by the length or a
+            temperature, or a norm other than a layer norm; CTranslate2 supports none of these.
     """
     config = model.config
     if config.positions in RELATIVE_POSITIONS or config.attention != "full":
@@ -39,6 +39,10 @@ def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
         )
     if config.attention_scale != "sqrt":
         raise InputError(f"model.attention_scale={config.attention_scale!r} cannot be compared: CTranslate2 has none")
+    if config.attention_temperature != 1:
+        raise InputError(
+            f"model.attention_temperature={config.attention_temperature} cannot be compared: CTranslate2 has none"
+        )
     if config.norm_block != "layer-norm":
         raise InputError(
             f"model.norm_block={config.norm_block!r} cannot be compared: it is not converted to CTranslate2"

@@ -29,8 +29,8 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
     """Convert a model to Hugging Face's, on the same device, of the same dtype and in evaluation mode.
 
     Raises:
-        ValueError: the model has relative positions, windowed or linear attention, scores scaled by the length, or a
-            norm other than a layer norm; Marian and Pegasus support none of these.
+        ValueError: the model has relative positions, windowed or linear attention, scores scaled by the length or a
+            temperature, or a norm other than a layer norm; Marian and Pegasus support none of these.
         RuntimeError: a weight has no counterpart of its shape. Pegasus has one vocabulary size for both sides.
     """
     config = model.config
@@ -40,6 +40,10 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
         raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.attention} attention")
     if config.attention_scale != "sqrt":
         raise ValueError(f"Hugging Face's Marian and Pegasus have no attention_scale={config.attention_scale!r}")
+    if config.attention_temperature != 1:
+        raise ValueError(
+            f"Hugging Face's Marian and Pegasus have no attention_temperature={config.attention_temperature}"
+        )
     if config.feed_forward_block != "mlp" or config.activation == "gelu-tanh":
         block = f"feed_forward_block={config.feed_forward_block!r} and activation={config.activation!r}"
         raise ValueError(f"this conversion to Marian and Pegasus has no {block}")

@@ -100,6 +100,8 @@ def train(
 ) -> Run:
     """Train a preset to its end, and save it as a run that the page and the command line know too.
 
+    Warns if training takes more memory than this machine has, or if sequences may be longer than 1,024 tokens.
+
     Args:
         preset: a preset or its name; or its sections, as a mapping or as YAML text of several lines. With
             ``start_from``, None is that run's.
@@ -121,6 +123,7 @@ def train(
     """
     from core.runs.training import training  # not needed to look at a run
     from core.teaching.bugs import new_state
+    from core.training.memory import memory_warning
 
     known = runs(root)
     if preset is not None:
@@ -130,6 +133,8 @@ def train(
     else:
         raise TypeError("train() needs a preset, or start_from")
     chosen = base.with_changes(dict(changes or {}))
+    if warning := memory_warning(chosen, "cpu"):
+        warnings.warn(warning, stacklevel=2)
     state = None if start_from else new_state(chosen)  # raises before the folder is there
     created = known.create(chosen, name=name, start_from=start_from)
     with training(created.folder, state) as run:

@@ -19,6 +19,7 @@ from core.runs import RunError, RunFolder
 from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 from core.text.vocab import BOS, EOS
+from core.training import memory
 from tests.serving import SHIPPED
 
 PUBLIC = {
@@ -220,3 +221,11 @@ def test_an_error_in_the_callers_function_ends_the_training_and_frees_the_folder
     folder = RunFolder(tmp_path, "mine")
     assert folder.read_info().status == "failed"
     folder.lock().release()  # nobody holds it
+
+
+def test_train_warns_of_more_memory_than_there_is(monkeypatch, tmp_path):
+    (tmp_path / "memory.max").write_text("80000000\n")
+    monkeypatch.setattr(memory, "_CGROUP_LIMIT", tmp_path / "memory.max")
+    large = {"training.steps": 1, "training.warmup_steps": 0, "training.batch_size": 4_096}
+    with pytest.warns(UserWarning, match=r"training takes about .* lower training\.batch_size=4,096"):
+        lab.train("tiny", changes=large, root=tmp_path / "runs")

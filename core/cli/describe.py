@@ -6,12 +6,18 @@ from dataclasses import asdict
 
 from core.cli.arguments import pairs_from, preset_from
 from core.config import Preset
-from core.interpret.shape_trace import TensorTrace, trace_shapes
+from core.interpret.shape_trace import TensorTrace, named_shape, trace_shapes
 from core.models import count_parameters, outline_model
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.teaching.bugs.descriptions import bug_notice
-from core.training.memory import MemoryEstimate, estimate_memory, machine_memory, training_memory
+from core.training.memory import (
+    MemoryEstimate,
+    estimate_memory,
+    long_sequence_warning,
+    machine_memory,
+    training_memory,
+)
 from core.training.model_summary import layer_groups, parameter_shapes, parameters_by_module
 
 
@@ -68,18 +74,26 @@ def _memory_table(preset: Preset, memory: dict[int, dict[int, MemoryEstimate]], 
         for length, each in by_length.items()
         if each.total > available
     ]
+    if length_warning := long_sequence_warning(preset):
+        lines.append(f"  warning: {length_warning}")
     if too_large:
         lines.append(f"  warning: more than this machine has, in all: {'; '.join(too_large)}")
     return lines
 
 
 def _shape_trace(preset: Preset, stages: list[TensorTrace]) -> list[str]:
-    """Format the output shapes of every module for a real batch, in order of execution, one line each."""
+    """Format dtype and shape of every module's output for a real batch, in order of execution, one line each."""
     lines = ["", f"output of each module for a batch of {preset.sequences_per_batch}, in order of execution"]
+    lines.append(
+        "  B sequences, S source and T target tokens, Tq queries, Tk keys, D width, H heads, K width of a head,"
+    )
+    lines.append("  F width of the feed-forward network, E of embeddings, V vocabulary, L layers")
     for stage in stages:
-        shapes = "   ".join(f"{name} {' × '.join(map(str, shape))}".strip() for name, shape in stage.shapes.items())
+        shapes = "   ".join(
+            f"{name} {named_shape(shape, stage.axes[name])}".strip() for name, shape in stage.shapes.items()
+        )
         times = f"   ({stage.calls} times)" if stage.calls > 1 else ""
-        lines.append(f"  {stage.name:48} {stage.kind:20} {shapes}{times}")
+        lines.append(f"  {stage.name:48} {stage.kind:20} {stage.dtype:8} {shapes}{times}")
     return lines
 
 

@@ -15,7 +15,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from core.config.sections import EncoderOnlyConfig, GRUConfig, ModelConfig, Section, WatchedModelConfig
+from core.config.sections import BlocksConfig, EncoderOnlyConfig, GRUConfig, ModelConfig, Section, WatchedModelConfig
 from core.config.tasks import TaskConfig, WatchedConfig
 from core.config.training import TrainingConfig
 from core.storage import bounded_yaml
@@ -150,6 +150,15 @@ class Preset(Section):
             raise ValueError(
                 f"training.guided_alignment={weight:g} must be 0 with "
                 f"training.teacher_forcing_ratio={training.teacher_forcing_ratio:g}: it reads the reference only"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_gradient_checkpointing(self) -> "Preset":
+        if self.training.gradient_checkpointing and not isinstance(self.model, BlocksConfig):
+            raise ValueError(
+                f"training.gradient_checkpointing=True must be False with model.family={self.model.family!r}: only the "
+                "layers of Transformers are computed again"
             )
         return self
 

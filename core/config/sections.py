@@ -121,6 +121,14 @@ class BlocksConfig(Section):
         ),
         FIXED,
     ] = 0.0
+    attention_temperature: Annotated[
+        float,
+        Field(
+            ge=0.05,
+            le=20,
+            description="divides q·k / √d_k in all attention scores: below 1 attention is sharper, above 1 flatter",
+        ),
+    ] = 1.0
     embedding_gain: Annotated[
         float, Field(gt=0, le=10, description="initial scale of the token embeddings, beside the positional encoding")
     ] = 1.0
@@ -160,6 +168,16 @@ class BlocksConfig(Section):
             raise ValueError(
                 f"model.d_model={self.d_model} / model.num_heads={self.num_heads} must be even with "
                 f"model.positions={self.positions!r}, which rotates pairs of dimensions"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_attention_temperature(self) -> "BlocksConfig":
+        kind = getattr(self, "attention", "full")
+        if self.attention_temperature != 1 and (kind == "linear" or self.attention_block != "multi-head"):
+            raise ValueError(
+                f"model.attention_temperature={self.attention_temperature:g} must be 1 with model.attention={kind!r} "
+                f"and model.attention_block={self.attention_block!r}; only multi-head attention with a softmax uses it"
             )
         return self
 

@@ -40,6 +40,13 @@ class TrainingConfig(Section):
             "0: no split",
         ),
     ] = 0
+    gradient_checkpointing: Annotated[
+        bool,
+        Field(
+            description="compute the activations of every layer again in the backward pass instead of keeping them: "
+            "less memory, more time, same gradient"
+        ),
+    ] = False
     optimizer: Annotated[
         Literal["adam", "adamw", "adam-by-hand", "muon"],
         Field(description="Adam; AdamW; Adam written out in this project; Muon for the matrices of the layers"),

@@ -76,8 +76,8 @@ class CellArithmetic:
         head, row, column: the cell; row and column from 0.
         method: "dot product": q·k / √K (Vaswani et al. 2017, eq. 1); "linear": φ(q)·φ(k) with φ(x) = elu(x) + 1
             (Katharopoulos et al. 2020); "additive": v·tanh(q + k) with q = W_s s and k = W_h h (Bahdanau et al. 2015).
-        query, key: (K,), as used in the products: φ(q) and φ(k) in linear attention, rotated with RoPE, and q times
-            ``log_length`` for scores scaled by it.
+        query, key: (K,), as used in the products: φ(q) and φ(k) in linear attention, rotated with RoPE, q divided
+            by the temperature, and times ``log_length`` for scores scaled by it.
         products: (K,), by dimension: q·k, or v·tanh(q + k).
         divisor: of the sum of the products: √K, or 1.
         bias: (Tk,) added to the scores, by ALiBi; None without one.

@@ -14,7 +14,7 @@ from core.models import kernels
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
-from core.models.shape_checks import check_attention, check_states
+from core.models.shape_checks import check_additive_attention, check_attention, check_states
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
 UNSCALED_LENGTH = 20  # keys; see ``log_length``
@@ -50,15 +50,14 @@ def log_length(key: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2), used for self- and cross-attention.
 
-    All heads run as one batched product. If no hook reads the weights, PyTorch's fused kernel computes the same output
-    without storing them.
+    All heads run as one batched product, in PyTorch's fused kernel if no hook reads the weights.
 
     Args:
         d_model: width of queries, keys and output.
         num_heads: heads, each of width head_dim = d_model / num_heads.
         dropout: probability of zeroing a weight in training.
         generator: source of the dropout.
-        scale: "sqrt", eq. 1 of the paper; or "log-length", that times ``log_length``.
+        scale: "sqrt", eq. 1 of the paper; or "log-length", that times ``log_length``. ``temperature`` divides both.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class MultiHeadAttention(nn.Module):
         self.w_k = nn.Linear(d_model, d_model)
         self.w_v = nn.Linear(d_model, d_model)
         self.w_o = nn.Linear(d_model, d_model)
-        self.dropout = Dropout(dropout, generator)
+        self.dropout, self.temperature = Dropout(dropout, generator), 1.0
         self.hook_q, self.hook_k, self.hook_v, self.hook_mask = (HookPoint() for _ in range(4))
         self.hook_attn_scores, self.hook_bias, self.hook_pattern = (HookPoint() for _ in range(3))
         self.hook_z, self.hook_out = HookPoint(), HookPoint()
@@ -116,6 +115,7 @@ class MultiHeadAttention(nn.Module):
         query = self._split_heads(self.w_q(x))  # (B, H, Tq, K)
         check_attention(query, *keys_values, mask)
         query = query if positions.rope is None else positions.rope.apply(query)
+        query = query if self.temperature == 1 else query / self.temperature
         query = self.hook_q(query * log_length(keys_values[0], mask) if self.scale == "log-length" else query)
         mask = mask if mask is None else self.hook_mask(mask)
         z = self.attend(query, keys_values, mask, positions.bias)
@@ -167,6 +167,7 @@ class AdditiveAttention(nn.Module):
 
     def keys_values(self, states: torch.Tensor) -> KeysValues:
         """Project encoder states (B, S, D) to keys W_h h, once for all steps; the states are their own values."""
+        check_states("states", states, self.w_h.in_features)
         return self.hook_k(self.w_h(states)), self.hook_v(states)
 
     def forward(self, query: torch.Tensor, keys_values: KeysValues, mask: torch.Tensor) -> torch.Tensor:
@@ -181,6 +182,7 @@ class AdditiveAttention(nn.Module):
             (B, D) float context, the weighted sum of the values.
         """
         key, value = keys_values
+        check_additive_attention(query, key, value, mask)
         scores = self.v((key + self.hook_q(self.w_s(query))[:, None]).tanh()).squeeze(-1)  # (B, S)
         scores = self.hook_attn_scores(scores[:, None, None])  # (B, H = 1, Tq = 1, S), as of multi-head attention
         pattern = self.hook_pattern(masked_softmax(scores, self.hook_mask(mask)))

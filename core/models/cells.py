@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from core.models.shape_checks import check_states, check_vectors
+
 
 class Cell(nn.Module):
     """Base class of the cells: a cell computes the next state of a recurrent layer from an input and its state.
@@ -40,6 +42,8 @@ class Cell(nn.Module):
 
     def gates(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """Return W_ih x + b_ih + W_hh h + b_hh, (B, num_gates · D), for inputs (B, E) and hidden states (B, D)."""
+        check_vectors("x", x, self.weight_ih.shape[1])
+        check_vectors("hidden", hidden, self.d_hidden, batch=len(x))
         return F.linear(x, self.weight_ih, self.bias_ih) + F.linear(hidden, self.weight_hh, self.bias_hh)
 
 
@@ -53,6 +57,7 @@ class LSTMCell(Cell):
 
     def forward(self, x: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
         """Return the next state (B, 2 D) after an input (B, E)."""
+        check_vectors("state", state, 2 * self.d_hidden, batch=len(x))
         hidden, cell = state.chunk(2, dim=-1)
         i, f, g, o = self.gates(x, hidden).chunk(4, dim=-1)
         cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
@@ -78,6 +83,7 @@ class RecurrentLayer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Read inputs (B, S, E); return the states after each, (B, S, num_states · D), and the last of them."""
+        check_states("x", x, self.cell.weight_ih.shape[1])
         state, states = x.new_zeros(x.shape[0], self.cell.num_states * self.cell.d_hidden), []
         for token in x.unbind(dim=1):
             state = self.cell(token, state)

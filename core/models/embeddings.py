@@ -10,6 +10,7 @@ from core.config.sections import BlocksConfig
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import sinusoidal_positions
+from core.models.shape_checks import check_token_ids, check_width
 from core.text.vocab import PAD_ID
 
 
@@ -41,6 +42,7 @@ class Embedding(nn.Module):
         Args:
             start: position of the first id; (B,) int64 if it differs between sequences.
         """
+        check_token_ids("ids", ids, len(self.tokens.weight), None if self.positions is None else len(self.positions))
         embedded = self.hook_embed(self.tokens(ids) * self.scale)
         if self.positions is not None:
             if isinstance(start, torch.Tensor):
@@ -110,6 +112,7 @@ class Output(nn.Linear):
 
     def forward(self, input: torch.Tensor, embedding: Embedding | None = None) -> torch.Tensor:
         """Map states (B, T, D) to logits (B, T, V); a tied output takes the weights of ``embedding``."""
+        check_width("input", input, self.in_features)
         weight = embedding.output_weight() if embedding is not None and self.weight is None else self.weight
         return self.hook_logits(F.linear(input, weight, self.bias))
 

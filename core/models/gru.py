@@ -16,6 +16,7 @@ from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint, name_hook_points, set_step
 from core.models.kernels import Dropout
 from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
+from core.models.shape_checks import check_states
 from core.text.vocab import PAD_ID
 
 CELLS = {"gru": nn.GRUCell, "lstm": LSTMCell, "rnn": RNNCell}
@@ -37,7 +38,7 @@ class Encoder(nn.Module):
             else RecurrentLayer(CELLS[config.cell](width, config.d_hidden))
             for width in widths
         )
-        self.d_hidden = config.d_hidden
+        self.d_embedding, self.d_hidden = config.d_embedding, config.d_hidden
         self.dropout = Dropout(config.dropout, generator)
         self.hook_states, self.hook_final = HookPoint(), HookPoint()
 
@@ -53,6 +54,11 @@ class Encoder(nn.Module):
         Returns:
             Hidden states of the last layer (B, S, D), and the state of each layer after its last token (L, B, N · D).
         """
+        check_states("x", x, self.d_embedding)
+        if lengths.shape != x.shape[:1]:
+            raise ValueError(
+                f"lengths is {tuple(lengths.shape)}: it must be (B,) with B={len(x)}, one for each sequence"
+            )
         finals = []
         for number, layer in enumerate(self.layers):
             states, _ = layer(self.dropout(x) if number else x)
@@ -95,7 +101,7 @@ class Decoder(nn.Module):
         widths = [config.d_embedding + config.d_hidden, *[config.d_hidden] * (config.num_layers - 1)]
         self.attention = AdditiveAttention(config.d_hidden)
         self.layers = nn.ModuleList(CELLS[config.cell](width, config.d_hidden) for width in widths)
-        self.d_hidden = config.d_hidden
+        self.d_embedding, self.d_hidden = config.d_embedding, config.d_hidden
         self.dropout = Dropout(config.dropout, generator)
         self.hook_state = HookPoint()  # (L, B, N · D), after each step
 
@@ -114,6 +120,7 @@ class Decoder(nn.Module):
         Returns:
             Hidden states of the last layer (B, T, D), and the cache after these tokens.
         """
+        check_states("x", x, self.d_embedding, batch=cache.hidden.shape[1])
         hidden, states = cache.hidden, []
         for step, token in enumerate(x.unbind(dim=1), start=cache.length):
             set_step(step)

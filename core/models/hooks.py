@@ -15,7 +15,7 @@ cross-attention. ``hook_names(model)`` lists all.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from types import MappingProxyType
 
 import torch
@@ -74,6 +74,22 @@ def hooks(by_name: Mapping[str, Hook]) -> Iterator[None]:
         yield
     finally:
         _hooks.reset(token)
+
+
+class CallContext:
+    """Runs a block with the hooks and the step of the call in which it was made, also later and in another thread."""
+
+    def __init__(self) -> None:
+        self._active, self._number = _hooks.get(), _step.get()
+        self._tokens: list[tuple[Token[Mapping[str, tuple[Hook, ...]]], Token[int]]] = []
+
+    def __enter__(self) -> None:
+        self._tokens.append((_hooks.set(self._active), _step.set(self._number)))
+
+    def __exit__(self, *error: object) -> None:
+        hooks_before, step_before = self._tokens.pop()
+        _hooks.reset(hooks_before)
+        _step.reset(step_before)
 
 
 def name_hook_points(model: nn.Module) -> None:

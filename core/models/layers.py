@@ -13,7 +13,9 @@ from core.models.attention import MultiHeadAttention
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
+from core.models.recomputation import RecomputedModule
 from core.models.seq2seq import LayerCache
+from core.models.shape_checks import check_states
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": F.relu,
@@ -26,8 +28,7 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class FeedForward(nn.Module):
     """Position-wise feed-forward network: two linear maps with a ReLU (Vaswani et al. 2017, eq. 2), GELU or SiLU.
 
-    A gated one multiplies what is widened by the activation of a third map (Shazeer 2020). The dropout of activations
-    is ``config.activation_dropout``; that of the output is the layer's.
+    A gated one multiplies by the activation of a third map (Shazeer 2020). The dropout of the output is the layer's.
     """
 
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None = None) -> None:
@@ -41,6 +42,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (B, T, D) float to the same shape."""
+        check_states("x", x, self.widen.in_features)
         gate, wide = (self.widen, None) if self.gate is None else (self.gate, self.widen(x))
         hidden = self.activation(gate(x))
         hidden = hidden if wide is None else hidden * wide
@@ -59,7 +61,8 @@ def build_attention(
     block = config.build_block("attention", generator)
     if block is None:
         scale: AttentionScale = getattr(config, "attention_scale", "sqrt")
-        return MultiHeadAttention(*sizes, scale=scale)  # a window is a matter of the mask
+        block = MultiHeadAttention(*sizes, scale=scale)  # a window is a matter of the mask
+        block.temperature = config.attention_temperature
     return block
 
 
@@ -79,7 +82,7 @@ def build_norm(config: BlocksConfig, generator: torch.Generator | None) -> nn.Mo
     return nn.LayerNorm(config.d_model, eps=config.norm_eps or 1e-5)
 
 
-class Layer(nn.Module):
+class Layer(RecomputedModule):
     """Residual connections and layer norms around sublayers, in the order given by ``config.norm``.
 
     The norm comes after the addition, as in the paper ("post"), or before the sublayer ("pre"; Xiong et al. 2020). With
@@ -89,7 +92,7 @@ class Layer(nn.Module):
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None) -> None:
         super().__init__()
         self.is_pre_norm = config.norm == "pre"
-        self.dropout = Dropout(config.dropout, generator)
+        self.generator, self.dropout = generator, Dropout(config.dropout, generator)
         self.hook_resid_pre, self.hook_resid_mid, self.hook_resid_post = (HookPoint() for _ in range(3))
         self.hook_skip = HookPoint()  # shared by all sublayers, so that one hook removes every residual connection
 

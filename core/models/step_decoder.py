@@ -145,7 +145,7 @@ class _LayerWeights:
     def of(cls, layer: DecoderLayer, activation: str) -> "_LayerWeights":
         """Join the weights of a layer with cross-attention."""
         own, cross = layer.self_attention, cast(MultiHeadAttention, layer.cross_attention)
-        scale = 1 / math.sqrt(own.head_dim)
+        scale = 1 / (math.sqrt(own.head_dim) * own.temperature)
         qkv_weight = torch.cat([own.w_q.weight * scale, own.w_k.weight, own.w_v.weight])
         qkv_bias = torch.cat([own.w_q.bias * scale, own.w_k.bias, own.w_v.bias])
         cross_kv_weight = torch.cat([cross.w_k.weight, cross.w_v.weight])

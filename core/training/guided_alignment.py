@@ -43,15 +43,21 @@ class AlignmentGuide:
         self._task = task
         self._point = f"decoder_layers.{guided_layer(layers) - 1}.cross_attention.hook_pattern"
         self._pattern: torch.Tensor | None = None
+        self._is_watching = False
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Keep the head's attention of the forward pass inside the block."""
-        with hooks({self._point: self._keep}):
-            yield
+        self._is_watching = True
+        try:
+            with hooks({self._point: self._keep}):
+                yield
+        finally:
+            self._is_watching = False
 
     def _keep(self, pattern: torch.Tensor) -> None:
-        self._pattern = pattern[:, GUIDED_HEAD - 1]
+        if self._is_watching:  # not when a layer is computed again for its gradients
+            self._pattern = pattern[:, GUIDED_HEAD - 1]
 
     def loss(self, batch: Batch) -> torch.Tensor:
         """Compute the loss of the kept attention, in nats per non-PAD token.

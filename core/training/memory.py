@@ -2,6 +2,8 @@
 
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 
 from core.config import Preset
+from core.config.sections import BlocksConfig
 from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.evaluation.passes import DECODED, MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
@@ -18,6 +21,7 @@ from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.embeddings import Embedding
 from core.models.gru import Decoder, Encoder
 from core.models.layers import FeedForward
+from core.models.recomputation import RecomputedModule, recompute_layers
 from core.tasks import build_task
 from core.text.vocab import BOS_ID
 from core.training.loss import loss_of_logits
@@ -27,6 +31,7 @@ from core.training.precision import computes_in_bfloat16
 
 BYTES = 4  # of a float32
 ADAM_COPIES, MUON_COPIES = 2, 1  # moments per parameter in the optimizers
+LONG_SEQUENCE = 1_024  # tokens; attention to more is warned of
 OTHER = "residuals, norms, output and loss"
 # Growth of a process beyond PyTorch's allocations, as measured by `python -m core bench memory`.
 KERNELS = 60_000_000  # bytes of library code and of kernels compiled for the shapes of batches
@@ -94,6 +99,8 @@ def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path
         pairs: the file of the task's own pairs, if it has any.
     """
     model = outline_model(preset.model, build_task(preset.task, pairs=pairs)).train()
+    if preset.training.gradient_checkpointing:
+        recompute_layers(model)
     most = preset.training.micro_batch_tokens
     part_size = min(batch_size, math.ceil(most / length)) if most else batch_size
     ids = torch.full((part_size, length), BOS_ID, device="meta")
@@ -138,20 +145,31 @@ def device_memory(device: str) -> int:
 
 
 def memory_warning(preset: Preset, device: str, pairs: Path | None = None) -> str:
-    """Return a sentence if training a preset takes more memory than a device has; "" if it does not.
+    """Return a sentence if training a preset takes more memory than a device has, or may later; "" if it does not.
 
     The estimate takes a second, so it is made only if a rough one comes near the memory that there is.
     """
     available = device_memory(device)
     if _ROUGH_MARGIN * _rough_bytes(preset) < available:
-        return ""
+        return long_sequence_warning(preset)
     needed = training_memory(preset, pairs).total
     if needed <= available:
-        return ""
+        return long_sequence_warning(preset)
     budget = "tokens_per_batch" if preset.training.tokens_per_batch else "batch_size"
     return (
         f"training takes about {needed / 1e9:,.1f} GB, and this machine has {available / 1e9:,.1f} GB: lower "
         f"training.{budget}={getattr(preset.training, budget):,}, or set training.micro_batch_tokens"
+    )
+
+
+def long_sequence_warning(preset: Preset) -> str:
+    """Return a sentence if a model with attention can read sequences longer than ``LONG_SEQUENCE``; else ""."""
+    length = preset.model.max_seq_len
+    if length <= LONG_SEQUENCE or not isinstance(preset.model, BlocksConfig):
+        return ""
+    return (
+        f"model.max_seq_len={length:,} is above {LONG_SEQUENCE:,}: memory and time of attention grow with the square "
+        "of the length of a sequence; describe prints the memory by length"
     )
 
 
@@ -187,8 +205,13 @@ def activations_by_part(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfi
             sizes[id(base)] = stack[-1], base.numel() * base.element_size()
         return tensor
 
+    def save_input(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        save(inputs[0])
+
     hooks = []
     for name, module in model.named_modules():
+        if isinstance(module, RecomputedModule) and module.is_recomputed:  # keeps its input, outside of autograd
+            hooks.append(module.register_forward_pre_hook(save_input))
         hooks.append(module.register_forward_pre_hook(lambda *_, part=parts[name]: stack.append(part)))
         hooks.append(module.register_forward_hook(lambda *_: stack.pop() and None, always_call=True))
     try:
@@ -212,11 +235,27 @@ def _loss(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> torch.Te
 
 def _update_peak(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> int:
     """Return the peak bytes allocated by the loss and the backward pass, gradients included."""
-    with PeakMemory() as peak:
+    with PeakMemory() as peak, _layers_as_on_cpu(model, config):
         _loss(model, ids, config).backward()
         for parameter in model.parameters():
             parameter.grad = None
     return peak.highest
+
+
+@contextmanager
+def _layers_as_on_cpu(model: Seq2Seq, config: TrainingConfig) -> Iterator[None]:
+    """Compute layers as on a CPU when they are computed again; a backward pass leaves its caller's modes."""
+    mode = AsOnCPU(bfloat16=computes_in_bfloat16(config, "cpu"))
+    hooks = []
+    for module in model.modules():
+        if isinstance(module, RecomputedModule) and module.is_recomputed:
+            hooks.append(module.register_forward_pre_hook(lambda *_: mode.__enter__() and None))
+            hooks.append(module.register_forward_hook(lambda *_: mode.__exit__(None, None, None), always_call=True))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _evaluation_peak(preset: Preset, model: Seq2Seq) -> int:

@@ -10,6 +10,7 @@ from core.config import Preset
 from core.config.training import TrainingConfig
 from core.evaluation.accuracy import Evaluation
 from core.models import Seq2Seq, build_model
+from core.models.recomputation import recompute_layers
 from core.tasks import Task, build_task
 from core.training.distributed import ProcessGroup
 from core.training.loss import LossFunction, training_loss
@@ -111,6 +112,8 @@ def new_state(
     preset = preset.model_copy(update={"training": modification.on_training(preset.training)})
     task = modification.on_task(build_task(preset.task, pairs=pairs))
     model = modification.on_model(build_model(preset.model, task, generator))
+    if preset.training.gradient_checkpointing:
+        recompute_layers(model)
     optimizer = build_optimizer(preset.training, model)
     loss_function = modification.on_loss_function(training_loss)
     return TrainingState(preset, task, model, optimizer, generator, loss_function=loss_function)

@@ -363,13 +363,16 @@ def test_ctranslate2_with_our_weights_gives_our_tokens(changes):
         assert theirs == decode_sources(model, sources, strategy=strategy)
 
 
+CTRANSLATE2_LACKS = [("positions", "vo-rope"), ("attention_scale", "log-length"), ("attention_temperature", 2.0)]
+
+
 @pytest.mark.skipif(not find_spec("ctranslate2"), reason="pip install -c requirements-extras.txt -e '.[parity]'")
-@pytest.mark.parametrize(("field", "value"), [("positions", "vo-rope"), ("attention_scale", "log-length")])
+@pytest.mark.parametrize(("field", "value"), CTRANSLATE2_LACKS)
 def test_a_model_that_ctranslate2_lacks_is_refused_by_its_field(field, value):
     from benchmarks import ctranslate2_baseline
 
     model = Transformer(TransformerConfig(d_model=16, num_heads=2, d_ff=32, **{field: value}), 20, 20)
-    with pytest.raises(InputError, match=f"^model.{field}='{value}' "):
+    with pytest.raises(InputError, match=f"^model.{field}={value!r} "):
         ctranslate2_baseline.to_ctranslate2(model)
 
 

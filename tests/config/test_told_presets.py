@@ -49,6 +49,28 @@ TOLD: dict[str, dict[str, Any]] = {
         "training.precision": "float32",
         "training.seed": 42,
     },
+    "digits-reversal-as-told": {
+        "task.family": "digits",
+        "task.transform": "reverse",
+        "model.family": "transformer",
+        "model.d_model": 64,
+        "model.num_heads": 4,
+        "model.num_encoder_layers": 2,
+        "model.num_decoder_layers": 2,
+        "model.d_ff": 128,
+        "model.embedding_gain": 8.0,  # nn.Embedding's standard deviation of 1
+        "training.optimizer": "adam",
+        "training.weight_decay": 0.0,
+        "training.training_sequences": 10_000,
+        "training.steps": 100,
+        "training.batch_size": 100,  # all sequences once
+        "training.learning_rate": 0.001,
+        "training.schedule": "constant",
+        "training.warmup_steps": 0,
+        "training.max_gradient_norm": 1_000.0,
+        "training.label_smoothing": 0.0,
+        "training.teacher_forcing_ratio": 1.0,
+    },
     "numbers-reversal-as-told": {
         "task.family": "numbers",
         "task.transform": "reverse",
@@ -138,7 +160,7 @@ def test_held_out_numbers_have_no_markers_as_data():
         assert (batch.src[:, 1:-1] > EOS_ID).all()
 
 
-@pytest.mark.parametrize("name", ["digits-reversal", "digits-reversal-fast"])
+@pytest.mark.parametrize("name", ["digits-reversal", "digits-reversal-fast", "digits-reversal-as-told"])
 def test_reversing_digits_has_the_told_shape(name):
     preset = load_preset(name)
     model = preset.model

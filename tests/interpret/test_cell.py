@@ -38,7 +38,7 @@ MODELS = {
         for norm, positions in BLOCKS
     },
     "window": (Transformer, SIZES | LAYERS | {"attention": "window", "attention_window": 2}),
-    "log-length": (Transformer, SIZES | LAYERS | {"attention_scale": "log-length"}),
+    "log-length": (Transformer, SIZES | LAYERS | {"attention_scale": "log-length", "attention_temperature": 0.5}),
     "linear": (Transformer, SIZES | LAYERS | {"attention": "linear"}),
     **{
         f"decoder-only {positions}": (DecoderOnly, SIZES | {"num_layers": 2, "norm": "pre", "positions": positions})

@@ -4,7 +4,7 @@ import pytest
 
 from core.__main__ import main
 from core.config import Preset
-from core.interpret.shape_trace import TensorTrace, trace_shapes
+from core.interpret.shape_trace import TensorTrace, _axes, named_shape, trace_shapes
 from core.models import parameters_of
 from core.tasks import build_task
 
@@ -71,8 +71,42 @@ def test_the_trace_contains_all_parameters(tiny, changes):
     assert sum(parts.values()) == parameters_of(preset.model, build_task(preset.task))
 
 
+def test_axes_have_the_names_of_the_docstrings(tiny, tiny_gru):
+    named = {
+        (each.name, key): named_shape(shape, each.axes[key])
+        for each in trace_shapes(tiny)
+        for key, shape in each.shapes.items()
+    }
+    assert named["src", ""] == "(B=8, S=7)"
+    assert named["decoder_layers.0.cross_attention.hook_k", ""] == "(B=8, H=2, S=7, K=8)"
+    assert named["decoder_layers.0.cross_attention", ""] == "(B=8, T=6, D=16)"
+    assert named["decoder_layers.0.cross_attention", "weights"] == "(B=8, H=2, Tq=6, Tk=7)"
+    assert named["encoder_layers.0.feed_forward.hook_post", ""] == "(B=8, S=7, F=32)"
+    assert named["logits", ""] == "(B=8, T=6, V=13)"
+    recurrent = {each.name: each for each in trace_shapes(tiny_gru.with_changes({"model.cell": "lstm"}))}
+    assert recurrent["decoder.hook_state"].axes[""] == ("L", "B", "2D")
+    assert recurrent["src_embedding"].axes[""] == ("B", "S", "E")
+    assert (recurrent["src"].dtype, recurrent["logits"].dtype) == ("int64", "float32")
+
+
+@pytest.mark.parametrize("family", ["transformer", "decoder-only", "encoder-only", "gru"])
+def test_every_tensor_of_the_lab_has_named_axes_of_their_sizes(tiny, family):
+    for each in trace_shapes(tiny.with_changes({"model.family": family})):
+        for key, shape in each.shapes.items():
+            assert len(each.axes[key]) == len(shape), each
+
+
+def test_a_tensor_of_another_shape_has_no_names():
+    """A plugin's module may reshape its input; a wrong name would be worse than none."""
+    sizes = {"B": 8, "S": 7, "T": 6, "D": 16, "H": 2, "K": 8, "F": 32, "V": 13}
+    assert _axes("layers.0.feed_forward", (8, 7, 16), "S", sizes) == ("B", "S", "D")
+    assert _axes("layers.0.feed_forward", (8, 16, 7), "S", sizes) == ()
+    assert _axes("layers.0.feed_forward", (2, 2, 2, 2, 2), "S", sizes) == ()
+    assert named_shape((8, 16, 7), ()) == "(8, 16, 7)"
+
+
 def test_describe_prints_the_trace(capsys):
     assert main(["describe", "--preset", "tiny", "--shapes"]) == 0
     printed = capsys.readouterr().out
     assert "decoder_layers.0.cross_attention" in printed
-    assert "weights 64 × 2 × 6 × 7" in printed
+    assert "float32  (B=64, T=6, D=32)   weights (B=64, H=2, Tq=6, Tk=7)" in printed

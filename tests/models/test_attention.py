@@ -118,6 +118,23 @@ def test_scores_of_log_length_grow_with_the_logarithm_of_the_keys(masked, need_w
             assert_close(output[row, position], ours.w_o(torch.cat(heads)), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("temperature", [0.1, 2.0])
+def test_scores_are_divided_by_the_temperature_but_biases_are_not(temperature, need_weights):
+    ours = MultiHeadAttention(D, H).eval()
+    ours.temperature = temperature
+    x, seen, bias = torch.randn(B, TQ, D), torch.randn(B, TK, D), torch.randn(B, H, TQ, TK)
+    mask = padding([TK, 4, 1], TK)[:, None, None, :]
+    output, _ = attend(ours, x, seen, mask, bias=bias, need_weights=need_weights)
+    query, key, value = (
+        linear(each).unflatten(-1, (H, -1)).transpose(1, 2)
+        for linear, each in ((ours.w_q, x), (ours.w_k, seen), (ours.w_v, seen))
+    )
+    scores = query @ key.mT / (math.sqrt(D // H) * temperature) + bias
+    z = scores.masked_fill(~mask, -torch.inf).softmax(-1) @ value
+    assert_close(output, ours.w_o(z.transpose(1, 2).flatten(2)), atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("keys", [1, 15, 16, 40])  # short rows are computed in another way than long ones
 def test_masked_softmax_equals_pytorchs_for_short_and_long_rows(keys):
     scores, mask = torch.randn(B, H, TQ, keys) * 5, padding([keys, 1, max(1, keys - 1)], keys)[:, None, None, :]

@@ -24,6 +24,8 @@ KINDS = {
     "window, alibi": {"attention": "window", "attention_window": 3, "positions": "alibi"},
     "full, log-length": {"attention_scale": "log-length"},
     "window, log-length": {"attention": "window", "attention_window": 2, "attention_scale": "log-length"},
+    "full, sharp": {"attention_temperature": 0.25},
+    "rope, flat, log-length": {"attention_temperature": 4.0, "positions": "rope", "attention_scale": "log-length"},
     "linear": {"attention": "linear"},
     "linear, pre-norm, no positions": {"attention": "linear", "norm": "pre", "positions": "none"},
     "linear, rotated values": {"attention": "linear", "positions": "vo-rope"},

@@ -228,6 +228,12 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
             "model.attention_scale='log-length' must be 'sqrt' with model.attention='linear'",
         ),
         (
+            {"model.attention": "linear", "model.attention_temperature": 2.0},
+            "model.attention_temperature=2 must be 1 with model.attention='linear'",
+        ),
+        ({"model.attention_temperature": 0.0}, "model.attention_temperature=0.0 should be greater than or equal to"),
+        ({"model.family": "gru", "model.attention_temperature": 2.0}, "model.attention_temperature is not a known key"),
+        (
             {"model.positions": "alibi", "model.position_period": 11},
             "model.position_period=11 must be 0 with model.positions='alibi'; only 'rope' can",
         ),

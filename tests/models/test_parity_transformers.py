@@ -242,3 +242,5 @@ def test_other_kinds_of_self_attention_are_refused(options):
 def test_scores_scaled_by_the_length_are_refused():
     with pytest.raises(ValueError, match="have no attention_scale='log-length'"):
         to_hugging_face(make_model(Transformer, attention_scale="log-length"))
+    with pytest.raises(ValueError, match=r"have no attention_temperature=2\.0"):
+        to_hugging_face(make_model(Transformer, attention_temperature=2.0))

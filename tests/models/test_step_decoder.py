@@ -115,6 +115,18 @@ def test_the_model_decodes_itself_where_a_hook_or_another_block_could_see_the_di
 
 
 @torch.no_grad()
+def test_it_divides_scores_by_the_temperature():
+    model, plain, src = build(attention_temperature=0.5), build(), sources()
+    plain.load_state_dict(model.state_dict())
+    token = torch.full((5, 1), 1)
+    memory = model.encode(src)
+    decoder = step_decoder(model, memory, 1)
+    logits = decoder.decode(token, memory).logits
+    assert_close(logits, model.decode(token, memory).logits, **CLOSE)
+    assert (logits - plain.decode(token, memory).logits).abs().max() > 1e-3
+
+
+@torch.no_grad()
 def test_the_next_generation_sees_changed_weights():
     model, src = build(), sources()
     token = torch.full((5, 1), 1)

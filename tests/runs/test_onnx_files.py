@@ -71,7 +71,7 @@ def test_the_onnx_file_contains_vocabularies_and_preset(session, shipped):
         {"model.norm": "pre", "model.positions": "learned", "model.tie_embeddings": "all"},
         {"model.positions": "alibi", "model.activation": "gelu"},
         {"model.positions": "vo-rope", "model.position_stretch": 2.0},
-        {"model.attention_scale": "log-length"},
+        {"model.attention_scale": "log-length", "model.attention_temperature": 0.5},
         {"model.positions": "rope", "model.norm_block": "rms-norm"},
         {"model.positions": "none", "model.family": "decoder-only"},
         {"model.positions": "vo-rope", "model.family": "encoder-only"},

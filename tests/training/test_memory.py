@@ -161,6 +161,16 @@ def test_training_and_describing_more_than_the_machine_has_warns(monkeypatch, tm
     assert "warning: more than this machine has, in all: 4096 × 12 tokens takes" in capsys.readouterr().out
 
 
+def test_sequences_above_1024_tokens_are_warned_of(capsys):
+    tiny, gru = load_preset("tiny"), load_preset("digits-reversal-gru")
+    assert memory_warning(tiny.with_changes({"model.max_seq_len": 1_024}), "cpu") == ""
+    assert memory_warning(gru.with_changes({"model.max_seq_len": 2_048}), "cpu") == ""  # no attention among its tokens
+    warning = "model.max_seq_len=1,025 is above 1,024: memory and time of attention grow with the square"
+    assert warning in memory_warning(tiny.with_changes({"model.max_seq_len": 1_025}), "cpu")
+    assert main(["describe", "--preset", "tiny", "--length", "8", "--set", "model.max_seq_len=1025"]) == 0
+    assert f"warning: {warning}" in capsys.readouterr().out
+
+
 def test_more_than_the_machine_has_is_warned_of(monkeypatch, tmp_path):
     assert machine_memory() > 10**8
     limit = tmp_path / "memory.max"
