@@ -6,6 +6,7 @@ from core.config.preset import SPECIAL_TOKENS, ConfigError, Preset, load_preset,
 from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig, WatchedModelConfig
 from core.storage.optional_imports import is_installed, needs_package
 
+_AS_TOLD = "-as-told"  # end of the names of presets that keep the mistakes of a document
 # Calling PyTorch's functions takes time too, whatever the sizes; here in operations that take as long on one core.
 _PER_LAYER = 1e8  # for each layer of an update
 _MUON = 2  # times that overhead: each update orthogonalizes the layers' matrices
@@ -14,9 +15,16 @@ _GATES = {"gru": 3, "lstm": 4, "rnn": 1}  # matrices of each kind in a recurrent
 
 
 def listed_presets() -> list[Preset]:
-    """Return all shipped presets, the least work first; those that need a package that is not installed are last."""
+    """Return all shipped presets, the least work first.
+
+    Last are those that keep the mistakes of a document, and those that need a package that is not installed.
+    """
     presets = [load_preset(name) for name in preset_names()]
-    return sorted(presets, key=lambda preset: (missing_package(preset) is not None, work(preset), preset.name))
+
+    def order(preset: Preset) -> tuple[bool, bool, float, str]:
+        return missing_package(preset) is not None, preset.name.endswith(_AS_TOLD), work(preset), preset.name
+
+    return sorted(presets, key=order)
 
 
 def shipped_preset(preset: Preset) -> Preset:

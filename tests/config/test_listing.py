@@ -18,9 +18,12 @@ def test_all_shipped_presets_are_listed_the_least_work_first(monkeypatch):
     presets = listed_presets()
     names = [preset.name for preset in presets]
     assert sorted(names) == preset_names()
-    assert [work(preset) for preset in presets] == sorted(map(work, presets))
+    told = [name for name in names if name.endswith("-as-told")]
+    assert names[-len(told) :] == told  # they fail on purpose
+    right = presets[: -len(told)]
+    assert [work(preset) for preset in right] == sorted(map(work, right))
     assert set(QUICK) < set(names[:8])
-    assert names[-3:] == list(SLOW)
+    assert [preset.name for preset in right[-3:]] == list(SLOW)
 
 
 def test_presets_without_their_package_are_last(monkeypatch):
