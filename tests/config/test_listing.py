@@ -29,7 +29,7 @@ def test_all_shipped_presets_are_listed_the_least_work_first(monkeypatch):
 def test_presets_without_their_package_are_last(monkeypatch):
     without_packages(monkeypatch)
     names = [preset.name for preset in listed_presets()]
-    assert names[-3:] == ["large", "g2p-english", "g2p-english-long"]
+    assert names[-2:] == ["g2p-english", "g2p-english-long"]
 
 
 def test_a_missing_package_is_named_with_how_to_install_it(monkeypatch):
