@@ -5,6 +5,7 @@ A layer keeps its inputs for the backward pass, and computes its activations aga
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,12 +26,12 @@ class RecomputedModule(nn.Module):
     is_recomputed = False
     generator: torch.Generator | None = None
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
         """Call the module."""
         # A traced graph must not contain the second computation; whoever runs it saves what it needs.
         if self.is_recomputed and self.training and torch.is_grad_enabled() and not torch.compiler.is_exporting():
-            return _checkpoint(super().__call__, self.generator, *inputs)
-        return super().__call__(*inputs)
+            return _checkpoint(partial(super().__call__, **named), self.generator, *inputs)
+        return super().__call__(*inputs, **named)
 
 
 def recompute_layers(model: nn.Module) -> None:

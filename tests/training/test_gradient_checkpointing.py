@@ -11,6 +11,8 @@ from core.graphs.graph import weights_of
 from core.graphs.training_step import training_step_graph
 from core.models import build_model, outline_model
 from core.models.hooks import hook_names, hooks
+from core.models.layers import EncoderLayer
+from core.models.positions import NO_POSITIONS
 from core.models.recomputation import recompute_layers
 from core.tasks import Batch, build_task
 from core.teaching.bugs import new_state
@@ -154,3 +156,16 @@ def test_a_graph_of_a_training_step_is_that_without_it(tiny: Preset):
 def test_a_recurrent_model_has_no_layers_to_compute_again(tiny: Preset):
     with pytest.raises(ConfigError, match=r"gradient_checkpointing=True must be False with model\.family='gru'"):
         tiny.with_changes({"model.family": "gru"} | ON)
+
+
+def test_a_layer_can_be_called_by_names(tiny: Preset):
+    model = new_state(tiny).model
+    layer = next(each for each in model.modules() if isinstance(each, EncoderLayer)).train()
+    x = torch.randn(2, 3, tiny.model.d_model, requires_grad=True)
+    mask = torch.ones(2, 1, 1, 3, dtype=torch.bool)
+    outputs = [layer(x, mask, NO_POSITIONS)]
+    recompute_layers(model)
+    outputs.append(layer(x=x, mask=mask, positions=NO_POSITIONS))
+    gradients = [torch.autograd.grad(output.square().sum(), x)[0] for output in outputs]
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(*gradients)
