@@ -70,7 +70,9 @@ class AsOnCPU(TorchFunctionMode):
         if self.bfloat16 and func in _MATRIX_PRODUCTS:
             args = [self._cast(each) if torch.is_tensor(each) else each for each in args]
         if func is F.scaled_dot_product_attention and args[0].device.type == "meta":
-            return _fused_attention(*args, **(kwargs or {}))
+            added = (kwargs or {}).get("attn_mask")
+            if added is None or not added.requires_grad:  # a trained bias needs weights, which no fused kernel has
+                return _fused_attention(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
     def _cast(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -1,11 +1,14 @@
 """The estimate of training memory is what PyTorch allocates, part by part, and is compared with what there is."""
 
+from typing import get_args
+
 import pytest
 import torch
 
 from benchmarks.memory import measure_update
 from core.__main__ import main
 from core.config import load_preset
+from core.config.sections import Positions
 from core.evaluation.accuracy import evaluate
 from core.models import build_model, outline_model
 from core.tasks import Batch, build_task, fixed_pairs
@@ -55,6 +58,7 @@ def test_the_estimate_is_what_an_update_allocates():
         ("decoder-only", {}, "float32"),
         ("encoder-only", {"training.label_smoothing": 0.1}, "float32"),
         ("gru", {}, "bfloat16"),
+        *(("transformer", {"model.positions": each}, "float32") for each in get_args(Positions)),
     ],
 )
 def test_meta_tensors_tell_what_loss_and_backward_pass_and_evaluation_allocate(tiny, family, changes, precision):
