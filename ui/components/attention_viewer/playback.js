@@ -61,6 +61,12 @@ export function makePlayback(part, { isVisible, onStart, onReveal, onPick }) {
     revealNext();
   }
 
+  /** Scroll the output, of which a long one shows a few lines, and not the page. */
+  function keepInView(tile) {
+    const [box, line] = [part("tiles").getBoundingClientRect(), tile.getBoundingClientRect()];
+    if (line.top < box.top || line.bottom > box.bottom) part("tiles").scrollTop += line.top - box.top;
+  }
+
   function showButtons() {
     setText(part("playback-button"), timer ? "❚❚ Pause" : "▶ Step by step");
     part("stop-button").style.visibility = revealed === null ? "hidden" : ""; // its place stays, so that nothing moves
@@ -97,6 +103,7 @@ export function makePlayback(part, { isVisible, onStart, onReveal, onPick }) {
         tile.setAttribute("aria-pressed", String(view.row === step));
         tile.setAttribute("aria-label", "step " + (step + 1) + ", " + token);
       });
+      if (view.row !== null && !part("playback").hidden) keepInView(tiles[view.row]);
       const text = revealed === null || revealed >= steps ? verdictOf(record) : "";
       setText(part("verdict"), text);
       part("verdict").classList.toggle("good", text.startsWith("✓"));
