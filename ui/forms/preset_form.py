@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import gradio as gr
@@ -135,7 +136,8 @@ class Form:
             "picker": picker_value(draft.base, draft.picked),
             "draft": draft,
             "fields": opened_fields(draft)
-            | {"kept": _kept(draft, draft.start, draft.start_from), "starts": _starts(self.runs, draft.start)},
+            | {"kept": _kept(draft, draft.start, draft.start_from)}
+            | _listed(self.runs, draft.start),
         }
 
 
@@ -231,6 +233,12 @@ def opened_fields(draft: Draft) -> dict[str, Any]:
     return fields_value(draft, values, draft.start) | {"values": values, "start_from": draft.start_from}
 
 
+def _listed(runs: VisitorRuns, preset: Preset) -> dict[str, Any]:
+    """Return the runs to start from, and when they were looked up: the answer to an earlier event may come later."""
+    looked_up = time_ns()
+    return {"starts": _starts(runs, preset), "listed": looked_up}
+
+
 def _starts(runs: VisitorRuns, preset: Preset) -> list[dict[str, str]]:
     """Return the runs to start from, each with the reason if the preset cannot begin with its weights."""
     return [asdict(each) for each in runs.starting_points(preset, MAX_LISTED_RUNS)]
@@ -266,7 +274,7 @@ def listed_starts(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
         preset = preset_in(draft, submitted)
     except ConfigError:
         return {}
-    return {"fields": {"edition": draft.edition, "starts": _starts(runs, preset)}}
+    return {"fields": {"edition": draft.edition} | _listed(runs, preset)}
 
 
 def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
@@ -274,7 +282,7 @@ def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
     values = _submitted(submitted).values
     try:
         preset, start_from = preset_in(draft, submitted), start_from_in(submitted)
-        starts = _starts(runs, preset)
+        listed = _listed(runs, preset)
     except ConfigError as error:
         fields = fields_value(draft, values, None, error.problems)
         return {"summary": problem(error), "message": {"text": ""}, "fields": fields}
@@ -284,9 +292,9 @@ def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
         summary = described(runs, preset, draft.base, start_from=start_from)
     except LabError as error:
         problems = error.problems if isinstance(error, ConfigError) else ()
-        fields = fields_value(draft, values, None, problems) | {"starts": starts}
+        fields = fields_value(draft, values, None, problems) | listed
         return {"summary": problem(error), "message": {"text": ""}, "fields": fields}
-    fields = fields_value(draft, values, preset) | {"kept": _kept(draft, preset, start_from), "starts": starts}
+    fields = fields_value(draft, values, preset) | {"kept": _kept(draft, preset, start_from)} | listed
     return {"summary": summary, "message": {"text": ""}, "fields": fields}
 
 

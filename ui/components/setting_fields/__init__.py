@@ -39,7 +39,8 @@ def setting_fields(value: dict[str, Any]) -> gr.HTML:
     Value: ``{"edition": n, "sections": [{"name", "label", "fields": [{"key", "id", "name", "kind", "options", "hint",
     "invalid"}]}]}``, where ``kind`` is number, text, choice or check. With ``"values": {key: value}`` it opens the
     fields; without, it only changes labels and hints, unless the fields were opened with another edition meanwhile.
-    ``"starts": [{"name", "title", "reason"}]`` are the runs to start from, with the reason where one does not fit;
+    ``"starts": [{"name", "title", "reason"}]`` are the runs to start from, with the reason where one does not fit,
+    and ``"listed": nanoseconds`` when they were looked up: an answer that comes later but looked earlier is ignored;
     ``"start_from": name`` chooses one when the fields are opened.
     ``"kept": text`` is kept for a reload of the page, "" to forget it. The browser sends ``SubmittedFields``.
     Event: ``.input(fn)``, after the visitor changed a value.

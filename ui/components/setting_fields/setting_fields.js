@@ -10,6 +10,7 @@ export function mount({ element, trigger, props, watch }) {
   const fields = new Map(); // { read, write, hint } by key, of the open preset
   let edition = null;
   let starts = []; // { name, title, reason } of the runs to start from
+  let startsListed = 0; // when they were looked up; an answer that comes later may have looked earlier
   let chosen = ""; // name of one of them
 
   function submit() {
@@ -125,9 +126,9 @@ export function mount({ element, trigger, props, watch }) {
 
   /** Take a value from Python. What is typed meanwhile is newer than the answer to what was typed before. */
   function applyValue() {
-    const { sections: described, values, kept, edition: opened, starts: listed, start_from } = props.value ?? {};
-    if (!described?.length && !listed) return; // it is from here
-    if (listed && (values || opened === edition)) starts = listed;
+    const { sections: described, values, kept, edition: opened, starts: found, listed, start_from } = props.value ?? {};
+    if (!described?.length && !found) return; // it is from here
+    if (found && (values || (opened === edition && listed >= startsListed))) [starts, startsListed] = [found, listed];
     if (values) {
       edition = opened;
       chosen = start_from ?? "";
