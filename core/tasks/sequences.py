@@ -8,7 +8,8 @@ import torch
 
 from core.config.tasks import DigitsConfig, NumbersConfig, WordsConfig, format_range
 from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask, split_of
-from core.tasks.task import NO_SOURCE, Batch, Split, Task
+from core.tasks.repetitive import KINDS, MAKERS, kind_of
+from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
 from core.text.validation import check_input_length, check_not_empty
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocab
 
@@ -80,6 +81,23 @@ class SequenceTask(Task):
         if length in self.trained_lengths:
             symbols = symbols[split_mask(symbols, "test")]
         return first_distinct(self._with_answers(symbols), count)
+
+    def breakdown(self, count: int, *, generator: torch.Generator) -> Breakdown:
+        """Draw held-out repetitive sequences, as many of each kind where there are; see ``Task.breakdown``."""
+        sets: list[Batch] = []
+        for kind, make in enumerate(MAKERS):
+            uniform = self._draw(OVERSAMPLING * (count // len(KINDS)), self.min_length, self.max_length, generator)
+            symbols = make(uniform, generator)
+            symbols = symbols[split_mask(symbols, "test") & (kind_of(symbols) == kind)]
+            sets.append(first_distinct(self._with_answers(symbols), count // len(KINDS)))
+        groups = torch.arange(sum(map(len, sets))).split([len(each) for each in sets])
+        pairs = Batch(torch.cat([each.src for each in sets]), torch.cat([each.tgt for each in sets]))
+        return Breakdown(
+            "repetitive inputs",
+            "distinct held-out sequences of one symbol, of two, and palindromes; fewer where fewer exist",
+            pairs,
+            {name: rows for name, rows in zip(KINDS, groups, strict=True) if len(rows)},
+        )
 
     def training_inputs(self, symbols: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return drawn training sequences (B, N) int64 as the model reads them; the base class changes nothing."""

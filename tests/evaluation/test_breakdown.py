@@ -1,4 +1,4 @@
-"""Exact match by group: addition on uniform operands by carry chain; other tasks have no breakdown."""
+"""Exact match by group: addition on uniform operands by carry chain, and sequences by how repetitive they are."""
 
 import pytest
 import torch
@@ -9,6 +9,7 @@ from core.evaluation.breakdown import measure_breakdown
 from core.generation import Strategy
 from core.models import Seq2Seq, build_model
 from core.tasks import Batch, Task, build_task
+from core.text.vocab import EOS_ID
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,30 @@ def test_real_models_are_decoded_and_equal_calls_agree(adding, task):
     assert 0 <= first.exact_match <= 1
 
 
+@pytest.mark.parametrize("changes", [{}, {"task.base": 2}, {"task.transform": "sort", "task.max_length": 8}])
+def test_repetitive_inputs_are_held_out_and_of_their_kind(tiny, changes):
+    task = build_task(tiny.with_changes(changes | {"task.max_length": 12, "model.max_seq_len": 16}).task)
+    breakdown = task.breakdown(300, generator=torch.Generator().manual_seed(0))
+    found = dict.fromkeys(breakdown.groups, 0)
+    for name, rows in breakdown.groups.items():
+        inputs = [
+            task.src_vocab.decode([each for each in row if each > EOS_ID]) for row in breakdown.pairs.src[rows].tolist()
+        ]
+        assert len(set(map(tuple, inputs))) == len(inputs)
+        for symbols, target in zip(inputs, breakdown.pairs.tgt[rows].tolist(), strict=True):
+            kind = {1: "one symbol", 2: "two symbols"}.get(len(set(symbols)), "palindromes of three or more symbols")
+            assert kind == name
+            assert kind in ("one symbol", "two symbols") or symbols == symbols[::-1]
+            assert task.split_of(symbols) == "test"
+            assert task.answer(symbols) == task.tgt_vocab.decode([each for each in target if each > EOS_ID])
+            found[name] += 1
+    assert found["two symbols"] == 100
+    assert 0 < found["one symbol"] < 100
+    assert ("palindromes of three or more symbols" in found) == ("task.base" not in changes)
+
+
 def test_tasks_without_a_breakdown_have_none(tiny):
-    model = build_model(tiny.model, build_task(tiny.task), torch.Generator().manual_seed(0))
-    assert measure_breakdown(model, build_task(tiny.task), sequences=50) is None
+    patterns = tiny.with_changes({"task.family": "patterns", "task.max_length": 16, "model.max_seq_len": 32})
+    task = build_task(patterns.task)
+    model = build_model(patterns.model, task, torch.Generator().manual_seed(0))
+    assert measure_breakdown(model, task, sequences=50) is None
