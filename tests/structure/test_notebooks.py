@@ -178,7 +178,7 @@ def test_the_doctor_names_the_bug_of_the_notebook_and_nothing_once_it_is_fixed(c
         {"steps": 4},
     )
     assert found["bugs"] == ["no-causal-mask"]
-    assert "residual connections" in found["not checked"]  # skipped is not passed
+    assert "embedding scaling" in found["not checked"]  # skipped is not passed
     assert (found["fixed"], found["failed"], found["updates"]) == ([], [], 4)
 
 

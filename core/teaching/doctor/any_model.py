@@ -142,11 +142,11 @@ class AnyModel(BlackBox):
         Raises:
             ModelOutputError: the model does not return logits of this shape.
         """
-        logits = self._predicted(src, tgt_in)
+        logits = self.differentiable_logits(src, tgt_in)
         torch.clear_autocast_cache()  # it holds weights without gradients now, which training would use
         return logits if logits.dtype == torch.float64 else logits.float()
 
-    def _predicted(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
+    def differentiable_logits(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
         """Return the differentiable logits (B, T, V) float, at the positions of the decoder input."""
         return self.call.logits(src, tgt_in)
 
@@ -207,7 +207,7 @@ class AnyModel(BlackBox):
 
     def cross_entropy(self, src: torch.Tensor, tgt_in: torch.Tensor, is_real: torch.Tensor) -> torch.Tensor:
         """Return the differentiable cross-entropy of the first pairs, where ``is_real`` (B, T) bool."""
-        logits = self._predicted(src, tgt_in)
+        logits = self.differentiable_logits(src, tgt_in)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         return F.cross_entropy(logits[is_real], self.tgt[: len(src), 1:][is_real])
 

@@ -16,7 +16,7 @@ from core.interpret.any_module.calling import Forward, ModelOutputError
 from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
 from core.storage.errors import InputError
-from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks
+from core.teaching.doctor import attention_checks, data_checks, learning_checks, path_checks, perturbation_checks
 from core.teaching.doctor.any_model import AnyModel, Loss, LossTrace, restored
 from core.teaching.doctor.black_box import NO_ID, ROUNDING, NotCheckableError, SpecialIds
 from core.teaching.doctor.decoding_check import check_decoding
@@ -367,8 +367,10 @@ class _Diagnosis:
             yield "embedding scaling", lambda: attention_checks.check_embedding_scaling(model)
             yield "residual connections", lambda: learning_checks.check_residuals(model, *subject.few)
         else:
-            for name in ("embedding scaling", "residual connections"):
-                yield name, partial(not_checked, name, "it needs the hook points of the lab's own modules.")
+            reason = "it needs the hook points of the lab's own modules."
+            yield "embedding scaling", partial(not_checked, "embedding scaling", reason)
+            yield path_checks.RESIDUALS, self._usable(partial(path_checks.check_residual_paths, subject))
+        yield path_checks.ACTIVATION, self._usable(partial(path_checks.check_activation, subject))
 
     # --- learning --------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class LanguageModel(AnyModel):
         """Return the ids (B, T) int64 whose keys the attention of ``few`` reads."""
         return {"decoder": torch.cat(self.few, dim=1)}
 
-    def _predicted(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
+    def differentiable_logits(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
         """Return the differentiable logits (B, T, V) float after the prompt."""
         return self.call.logits(torch.cat([src, tgt_in], dim=1))[:, src.shape[1] :]
 

@@ -1,0 +1,119 @@
+"""Residual connections and activations of any model: what lacks them is named, what has them or needs none is not."""
+
+from types import ModuleType
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from benchmarks import model_styles
+from benchmarks.mutants import SOURCE, examine
+from core.teaching.doctor import diagnose
+from core.teaching.doctor.finding import Examination, Finding
+
+D, SIZE = 16, 23
+
+
+def finding(examination: Examination, check: str) -> Finding:
+    [found] = [each for each in examination.findings if each.check == check]
+    return found
+
+
+@pytest.mark.parametrize("style", model_styles.STYLES)
+def test_correct_models_have_both_or_are_not_checked(style):
+    examination = examine(model_styles, style)
+    expected = {"GRU with attention": ("gray", "gray"), "GRU without attention": ("gray", "gray")}
+    lights = tuple(finding(examination, check).light for check in ("residual connections", "activation"))
+    assert lights == expected.get(style, ("green", "gray" if style == "convolutions" else "green"))
+
+
+@pytest.mark.parametrize(
+    ("line", "broken", "style", "check", "words"),
+    [
+        (
+            "return norm(x + self.dropout(sublayer(x)))",
+            "return norm(self.dropout(sublayer(x)))",
+            "fused",
+            "residual connections",
+            "the decoder's attention 1: its input is not added to its output. So it is in 5 of 5 sublayers",
+        ),
+        (
+            "return x + self.dropout(sublayer(norm(x)))",
+            "return self.dropout(sublayer(norm(x))) if number == 0 else x + self.dropout(sublayer(norm(x)))",
+            "einsum, pre-norm",
+            "residual connections",
+            "the encoder's attention 1: its input is not added",
+        ),
+        (
+            "y = self.add(3, y, lambda z: self.cross(z, memory, may_read))",
+            "y = self.norms[3](self.cross(y, memory, may_read))",
+            "matmul",
+            "residual connections",
+            "the decoder's attention 2: its input is not added",
+        ),
+        (
+            "memory = self.add(1, x, self.feed[0])",
+            "memory = self.norms[1](self.feed[0](x))",
+            "matmul",
+            "residual connections",
+            "feed-forward network 1: its input is not added",
+        ),
+        ("nn.ReLU()", "nn.Dropout(0.1)", "fused", "activation", "In 2 of 2 feed-forward networks nothing lies between"),
+    ],
+)
+def test_what_is_missing_is_named(line, broken, style, check, words):
+    module = ModuleType("broken")
+    assert line in SOURCE
+    exec(compile(SOURCE.replace(line, broken), "broken", "exec"), module.__dict__)  # noqa: S102
+    examination = examine(module, style)
+    found = finding(examination, check)
+    assert found.light == "amber"
+    assert words in found.sentence
+    assert [each.check for each in examination.alarms] == [check]
+
+
+class Gated(nn.Module):
+    """A language model with a small embedding, as ALBERT's, gated feed-forward networks and one key for all heads."""
+
+    def __init__(self, *, residual: bool = True) -> None:
+        super().__init__()
+        self.residual = residual
+        self.tokens, self.places, self.wide = nn.Embedding(SIZE, 8), nn.Embedding(30, D), nn.Linear(8, D)
+        self.q, self.kv, self.o = nn.Linear(D, D), nn.Linear(D, 16), nn.Linear(D, D)
+        self.gate, self.up, self.down = nn.Linear(D, 3 * D), nn.Linear(D, 3 * D), nn.Linear(3 * D, D)
+        self.norms = nn.ModuleList(nn.LayerNorm(D) for _ in range(3))
+        self.narrow = nn.Linear(D, 8)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """Return logits (B, T, V)."""
+        x = self.wide(self.tokens(ids)) + self.places(torch.arange(ids.shape[1]))
+        y = self.norms[0](x)
+        q = self.q(y).unflatten(2, (2, 8)).transpose(1, 2)
+        k, v = self.kv(y)[:, None].chunk(2, dim=-1)
+        z = F.scaled_dot_product_attention(q, k.expand_as(q), v.expand_as(q), is_causal=True)
+        x = x + self.o(z.transpose(1, 2).flatten(2))
+        y = self.norms[1](x)
+        fed = self.down(F.silu(self.gate(y)) * self.up(y))
+        x = x + fed if self.residual else fed
+        return self.narrow(self.norms[2](x)) @ self.tokens.weight.mT
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_gates_and_small_embeddings_are_no_missing_residuals(residual):
+    torch.manual_seed(0)
+    ids = torch.randint(3, SIZE, (6, 12))
+    examination = diagnose(Gated(residual=residual), None, ids)
+    found = finding(examination, "residual connections")
+    assert found.light == ("green" if residual else "amber")
+    assert residual or "feed-forward network 1" in found.sentence
+    assert finding(examination, "activation").light == "green"
+
+
+def test_embeddings_without_gradients_are_not_checked():
+    model = model_styles.STYLES["matmul"]()
+    model.source.requires_grad_(False)
+    model.target.requires_grad_(False)
+    model.places.requires_grad_(False)
+    src, tgt = model_styles.make_batch()
+    assert finding(diagnose(model, src, tgt, **model_styles.IDS), "residual connections").light == "gray"
