@@ -121,7 +121,8 @@ class Recurrent(nn.Module):
         self.source, self.target = nn.Embedding(SIZE, D), nn.Embedding(SIZE, D)
         self.encoder = nn.GRU(D, D, batch_first=True)
         self.step, self.output = nn.GRUCell(2 * D, D), nn.Linear(2 * D, SIZE)
-        self.score = nn.Linear(2 * D, 1) if attends else nn.Identity()
+        self.mixed = nn.Linear(2 * D, D) if attends else nn.Identity()
+        self.score = nn.Linear(D, 1, bias=False) if attends else nn.Identity()
 
     def forward(self, src, tgt_in):
         lengths = (src != PAD).sum(dim=1)  # recurrent
@@ -133,7 +134,7 @@ class Recurrent(nn.Module):
             context = final[0]
             if self.attends:
                 both = torch.cat([hidden[:, None].expand_as(states), states], dim=-1)
-                scores = self.score(both.tanh())[..., 0].masked_fill(src == PAD, -1e9)  # padding
+                scores = self.score(self.mixed(both).tanh())[..., 0].masked_fill(src == PAD, -1e9)  # padding
                 context = (scores.softmax(dim=1)[..., None] * states).sum(dim=1)  # softmax
             hidden = self.step(torch.cat([token, context], dim=-1), hidden)
             results.append(self.output(torch.cat([hidden, context], dim=-1)))

@@ -1,4 +1,4 @@
-"""Residual connections and activations of any model: what lacks them is named, what has them or needs none is not."""
+"""What any model may lack: residuals, activations, order of the target, weights that depend on the query."""
 
 from types import ModuleType
 
@@ -20,8 +20,16 @@ def finding(examination: Examination, check: str) -> Finding:
     return found
 
 
+def edited(line: str, broken: str) -> ModuleType:
+    """The correct models as a module, with an edit."""
+    module = ModuleType("edited")
+    assert line in SOURCE
+    exec(compile(SOURCE.replace(line, broken), "edited", "exec"), module.__dict__)  # noqa: S102 - our own file
+    return module
+
+
 @pytest.mark.parametrize("style", model_styles.STYLES)
-def test_correct_models_have_both_or_are_not_checked(style):
+def test_correct_models_have_residuals_and_activations_or_are_not_checked(style):
     examination = examine(model_styles, style)
     expected = {"GRU with attention": ("gray", "gray"), "GRU without attention": ("gray", "gray")}
     lights = tuple(finding(examination, check).light for check in ("residual connections", "activation"))
@@ -59,14 +67,32 @@ def test_correct_models_have_both_or_are_not_checked(style):
             "residual connections",
             "feed-forward network 1: its input is not added",
         ),
+        (
+            "memory = x + self.encoder",
+            "memory = self.encoder",
+            "convolutions",
+            "residual connections",
+            "convolution 1: its input is not added",
+        ),
+        (
+            "self.places(torch.arange(tgt_in.shape[1]))  # position\n        y = self.add",
+            "0  # position\n        y = self.add",
+            "matmul",
+            "target order",
+            "Swapping two earlier target tokens changes no logit, although replacing one does",
+        ),
+        (
+            "self.score(self.mixed(both).tanh())",
+            "self.score(self.mixed(both))",
+            "GRU with attention",
+            "attention queries",
+            "In 1 of 1 attention modules all queries have the same weights, which are not uniform",
+        ),
         ("nn.ReLU()", "nn.Dropout(0.1)", "fused", "activation", "In 2 of 2 feed-forward networks nothing lies between"),
     ],
 )
 def test_what_is_missing_is_named(line, broken, style, check, words):
-    module = ModuleType("broken")
-    assert line in SOURCE
-    exec(compile(SOURCE.replace(line, broken), "broken", "exec"), module.__dict__)  # noqa: S102
-    examination = examine(module, style)
+    examination = examine(edited(line, broken), style)
     found = finding(examination, check)
     assert found.light == "amber"
     assert words in found.sentence
@@ -117,3 +143,25 @@ def test_embeddings_without_gradients_are_not_checked():
     model.places.requires_grad_(False)
     src, tgt = model_styles.make_batch()
     assert finding(diagnose(model, src, tgt, **model_styles.IDS), "residual connections").light == "gray"
+
+
+@pytest.mark.parametrize(
+    ("line", "broken", "style"),
+    [
+        ("scores.masked_fill(~mask, -1e9).softmax(dim=-1)", "scores.masked_fill(~mask, -1e9).softmax(dim=0)", "matmul"),
+        ('-1e20")), dim=3)', '-1e20")), dim=2)', "einsum, pre-norm"),
+    ],
+)
+def test_rows_that_do_not_sum_to_one_explain_nothing_else(line, broken, style):
+    examination = examine(edited(line, broken), style)
+    assert finding(examination, "attention rows").light == "red"
+    for each in examination.alarms:
+        assert each.check == "attention rows" or "attention" not in each.sentence, each.sentence
+    for check in ("score scaling", "attention queries", "head diversity", "attention entropy"):
+        assert finding(examination, check).sentence == "Not checked: rows of attention weights do not sum to 1."
+
+
+def test_an_inverted_causal_mask_is_not_called_missing():
+    examination = examine(edited("masked_fill(~mask, -1e9)", "masked_fill(mask, -1e9)"), "matmul")
+    assert "none on earlier ones: the causal mask is flipped" in finding(examination, "causal leak").sentence
+    assert finding(examination, "target order").light == "gray"

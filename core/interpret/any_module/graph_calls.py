@@ -1,4 +1,4 @@
-"""The graph of a forward pass: its embeddings, matrices and attentions, and which of them every path goes through."""
+"""The graph of a forward pass: its embeddings, products and attentions, and which of them every path goes through."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class GraphCall:
     """A call in a forward pass.
 
     Attributes:
-        kind: a product with a matrix of weights; whole attention; or the softmax of attention, whose result is its
-            weights.
+        kind: a product with a matrix of weights; a convolution; whole attention; or the softmax of attention, whose
+            result is its weights.
         result: of the call.
-        sizes: of a matrix, numbers of inputs and outputs; of attention, of queries and keys.
+        sizes: of a matrix or convolution, numbers of inputs and outputs; of attention, of queries and keys.
         is_of_matrix: of a matrix, whether its input is the unchanged output of the matrix called before it.
     """
 
-    kind: Literal["matrix", "attention", "softmax"]
+    kind: Literal["matrix", "convolution", "attention", "softmax"]
     result: torch.Tensor
     sizes: tuple[int, int]
     is_of_matrix: bool = False
@@ -34,7 +34,7 @@ class GraphCalls(TorchFunctionMode):
 
     Attributes:
         embedded: the ids and the result of every embedding.
-        calls: matrices and attentions, in their order.
+        calls: matrices, convolutions and attentions, in their order.
     """
 
     def __init__(self) -> None:
@@ -63,13 +63,18 @@ class GraphCalls(TorchFunctionMode):
             )
         elif name in ("matmul", "__matmul__") and args[1].ndim == 2 and args[1].is_leaf and args[1].requires_grad:
             self._matrix(args[0], args[1], result)
+        elif name == "conv1d":
+            weight = args[1] if len(args) > 1 else given["weight"]
+            self._add("convolution", result, (weight.shape[1], weight.shape[0]))
         elif name == "addmm":
             self._matrix(args[1], args[2], result)
         elif name in UNCHANGED and args and id(args[0]) in self._outputs:
             self._outputs[id(result)] = result
         return result
 
-    def _add(self, kind: Literal["attention", "softmax"], result: torch.Tensor, sizes: tuple[int, int]) -> None:
+    def _add(
+        self, kind: Literal["convolution", "attention", "softmax"], result: torch.Tensor, sizes: tuple[int, int]
+    ) -> None:
         self.calls.append(GraphCall(kind, result, sizes))
 
     def _matrix(self, argument: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> None:

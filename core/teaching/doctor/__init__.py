@@ -21,7 +21,7 @@ from core.training.history import History
 from core.training.loop import EndEvent, train
 from core.training.state import TrainingState
 
-COMPARED = ("rows of a batch", "causal leak", "PAD influence", "source order")
+COMPARED = ("rows of a batch", "causal leak", "PAD influence", "source order", "target order")
 
 __all__ = ["Examination", "Finding", "Light", "check_health", "diagnose", "examine_preset", "examine_state"]
 
@@ -90,14 +90,16 @@ def _compared(subject: Subject) -> list[Finding]:
         attention_checks.check_row_sums(genuine),
         attention_checks.check_score_scaling(genuine),
         attention_checks.check_reported_maps(maps, calls),
+        attention_checks.check_queries(genuine),
         attention_checks.check_head_diversity(genuine),
         attention_checks.check_entropy(genuine, is_trained=subject.is_trained),
     ]
 
 
 def _not_compared(reason: str) -> list[Finding]:
-    attention = ("attention rows", "score scaling", "reported attention", "head diversity", "attention entropy")
-    return [not_checked(name, reason) for name in (*COMPARED, *attention)]
+    attention = ("rows", "queries", "entropy")
+    others = ("score scaling", "reported attention", "head diversity")
+    return [not_checked(name, reason) for name in (*COMPARED, *(f"attention {each}" for each in attention), *others)]
 
 
 def _run_findings(subject: Subject) -> list[Finding]:

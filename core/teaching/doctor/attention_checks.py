@@ -1,6 +1,7 @@
 """Checks of attention: normalization, scale, the reported maps, and the heads."""
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ LINEAR = 0.99  # correlation of the logarithms of weights with the products of q
 NO_BIAS = 0.9999  # likewise, in an unknown module; T5 adds a bias to scores, and its small weights need no scaling
 MIN_WEIGHT = 1e-6  # logarithms of smaller weights are inaccurate
 SAME_HEADS = 5e-3  # of what weights differ from uniform; heads initialized alike drift apart to 1e-3 in 400 updates
+SAME_QUERIES, UNIFORM_WITHIN = 1e-6, 1e-5  # relative to the difference from uniform weights; of weights
 UNIFORM, SATURATED = 0.99, 0.35  # entropies of heads, as fractions of the maximum
 
 
@@ -98,6 +100,53 @@ def check_head_diversity(calls: list[AttentionCall]) -> Finding:
         sentence += ": they were initialized identically, so they learn identically."
         return Finding(name, "red", sentence, smallest, "heads-alike")
     return Finding(name, "amber", sentence + ".", smallest)
+
+
+def check_queries(calls: list[AttentionCall]) -> Finding:
+    """The weights of a query differ from those of others: queries are read. Only where they see the same keys."""
+    name = "attention queries"
+    spreads = {each.name: spread for each in _steps_joined(calls) if (spread := _query_spread(each)) is not None}
+    if not spreads:
+        return not_checked(name, "no recorded attention has several queries that see the same keys, or all is uniform.")
+    alike = [each for each, spread in spreads.items() if spread < SAME_QUERIES]
+    if not alike:
+        return Finding(name, "green", "Queries that see the same keys attend differently.", min(spreads.values()))
+    sentence = (
+        f"In {len(alike)} of {len(spreads)} attention modules all queries have the same weights, which are not "
+        "uniform: the weights do not depend on the query."
+    )
+    return Finding(name, "amber", sentence, float(len(alike)))
+
+
+def _steps_joined(calls: list[AttentionCall]) -> list[AttentionCall]:
+    """Return the calls with those of one query that follow each other, as a recurrent decoder makes them, as one."""
+    joined: list[AttentionCall] = []
+    for call in calls:
+        last = joined[-1] if joined else None
+        sizes = (call.block, len(call.weights), call.weights.shape[1], call.weights.shape[3])
+        if (
+            last is not None
+            and call.weights.shape[2] == 1
+            and sizes == (last.block, len(last.weights), last.weights.shape[1], last.weights.shape[3])
+        ):
+            weights = torch.cat([last.weights, call.weights], dim=2)
+            joined[-1] = replace(last, weights=weights, mask=torch.cat([last.visible, call.visible], dim=2))
+        else:
+            joined.append(call)
+    return joined
+
+
+def _query_spread(call: AttentionCall) -> float | None:
+    """Return the largest difference between queries, relative to that from uniform weights; None if they are uniform.
+
+    None as well for queries that see different keys, and for a single one.
+    """
+    visible = call.visible
+    if call.weights.shape[2] < 2 or not torch.equal(visible, visible[:, :, :1].expand_as(visible)):
+        return None
+    uniform = visible / visible.sum(dim=-1, keepdim=True).clamp(min=1)
+    spread = (call.weights - uniform).abs().amax().item()
+    return None if spread < UNIFORM_WITHIN else (call.weights - call.weights[:, :, :1]).abs().amax().item() / spread
 
 
 def _head_distance(call: AttentionCall) -> float:

@@ -8,6 +8,7 @@ from core.interpret.any_module.attention_calls import AttentionCall
 from core.models.seq2seq import Block
 
 ROUNDING = 1e-9  # of equal weights
+SUM_WITHIN = 1e-3  # of 1
 VISIBLE = 1e-6  # a smaller weight is rounding, or a mask of -10,000
 
 
@@ -16,7 +17,8 @@ class Ahead:
     """How the decoder's self-attention is spread.
 
     Attributes:
-        later, earlier: the mean weights on later and on earlier tokens.
+        later: the mean weight on later tokens.
+        earlier: the mean weight on earlier tokens, of positions that count and do not attend to all tokens alike.
         reach: the largest distance at which a later token has any.
         is_uniform: whether every position that attends to later tokens attends to all tokens alike, as it does where a
             mask of large negative scores hides all of them.
@@ -28,15 +30,18 @@ class Ahead:
     is_uniform: bool
 
 
-def attention_ahead(calls: list[AttentionCall]) -> Ahead | None:
-    """Return how the decoder's self-attention is spread; None without such calls."""
+def attention_ahead(calls: list[AttentionCall], is_real: torch.Tensor) -> Ahead | None:
+    """Return how the decoder's self-attention is spread; None without such calls, or if rows do not sum to 1.
+
+    Args:
+        calls: of attention.
+        is_real: (B, T) bool, whether each of the last positions counts.
+    """
     maps = [_finite(call)[..., -call.weights.shape[-2] :] for call in calls if call.block == "decoder"]
-    if not maps:
+    if not maps or not _are_normalized(calls):
         return None
-    later, earlier = (
-        sum(part(each, by).sum(dim=-1).mean().item() for each in maps) / len(maps)
-        for part, by in ((torch.triu, 1), (torch.tril, -1))
-    )
+    later = sum(each.triu(1).sum(dim=-1).mean().item() for each in maps) / len(maps)
+    earlier = sum(_mean_on_earlier(each, is_real[:, -each.shape[-2] :]) for each in maps) / len(maps)
     reach = [
         at for each in maps for at in range(1, each.shape[-1]) if bool((each.diagonal(at, -2, -1) > VISIBLE).any())
     ]
@@ -45,21 +50,37 @@ def attention_ahead(calls: list[AttentionCall]) -> Ahead | None:
     return Ahead(later, earlier, max(reach, default=0), is_uniform)
 
 
+def _mean_on_earlier(weights: torch.Tensor, is_real: torch.Tensor) -> float:
+    num_real = is_real.shape[1]
+    rows = weights[..., -num_real:, :]
+    chooses = (rows.amax(dim=-1) - rows.amin(dim=-1) >= ROUNDING) & is_real[:, None]
+    found = weights.tril(-1)[..., -num_real:, :][chooses]
+    return found.sum(dim=-1).mean().item() if len(found) else 0.0
+
+
 def attention_to_end(calls: list[AttentionCall], length: int, num_last: int) -> dict[Block, float]:
     """Return each block's mean fraction of attention on the last source tokens, maximum over its calls.
+
+    None at all if rows of weights do not sum to 1, so that they are no fractions.
 
     Args:
         length: of the source.
         num_last: number of tokens at its end.
     """
     masses: dict[Block, float] = {}
-    for call in calls:
+    for call in calls if _are_normalized(calls) else []:
         num_queries, num_keys = call.weights.shape[-2:]
         reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
         if call.block and reads_source:  # a decoder that reads the source has it before the target
             mass = _finite(call)[..., length - num_last : length].sum(dim=-1).mean().item()
             masses[call.block] = max(mass, masses.get(call.block, 0.0))
     return masses
+
+
+def _are_normalized(calls: list[AttentionCall]) -> bool:
+    """Whether the weights of every query sum to 1, or to 0 where nothing may be attended to."""
+    sums = [_finite(call).sum(dim=-1) for call in calls]
+    return all(bool((torch.minimum((each - 1).abs(), each.abs()) < SUM_WITHIN).all()) for each in sums)
 
 
 def _finite(call: AttentionCall) -> torch.Tensor:

@@ -165,6 +165,7 @@ class _Diagnosis:
             "causal leak": self._causal_leak,
             "PAD influence": self._pad_influence,
             "PAD after the target": self._target_pad,
+            "target order": self._target_order,
         }
         for name, check in perturbation_checks.CHECKS.items():
             if name == "PAD influence" and self.is_language_model:
@@ -341,6 +342,11 @@ class _Diagnosis:
             return not_checked("PAD after the target", "later tokens change earlier logits, whatever they are.")
         return perturbation_checks.check_target_pad(self.subject)
 
+    def _target_order(self) -> Finding:
+        if self.leaks:
+            return not_checked("target order", "later tokens change earlier logits.")
+        return perturbation_checks.check_target_order(self.subject)
+
     # --- attention -------------------------------------------------------------------------------------------------
 
     def _attention_checks(self) -> Iterable[Check]:
@@ -356,11 +362,18 @@ class _Diagnosis:
                 genuine.extend(attention_checks.genuine_calls(calls))
             return genuine
 
+        def normalized() -> list[AttentionCall]:
+            calls = read()
+            if attention_checks.check_row_sums(calls).light == "red":
+                raise NotCheckableError("rows of attention weights do not sum to 1.")
+            return calls
+
         attention: dict[str, Callable[[], Finding]] = {
             "attention rows": lambda: attention_checks.check_row_sums(read()),
-            "score scaling": lambda: attention_checks.check_score_scaling(read()),
-            "head diversity": lambda: attention_checks.check_head_diversity(read()),
-            "attention entropy": lambda: attention_checks.check_entropy(read(), is_trained=is_trained),
+            "score scaling": lambda: attention_checks.check_score_scaling(normalized()),
+            "attention queries": lambda: attention_checks.check_queries(normalized()),
+            "head diversity": lambda: attention_checks.check_head_diversity(normalized()),
+            "attention entropy": lambda: attention_checks.check_entropy(normalized(), is_trained=is_trained),
         }
         yield from ((name, self._usable(check)) for name, check in attention.items())
         if isinstance(model, Seq2Seq):

@@ -12,6 +12,7 @@ from core.teaching.doctor.finding import Finding
 from core.teaching.doctor.language_model import LanguageModel
 
 RESIDUALS, ACTIVATION = "residual connections", "activation"
+ATTENTION = ("attention", "softmax")
 
 
 def check_residual_paths(subject: AnyModel) -> Finding:
@@ -37,7 +38,9 @@ def check_residual_paths(subject: AnyModel) -> Finding:
     if not checked:
         raise NotCheckableError("no attention between embeddings of the ids and the logits was seen.")
     if not without:
-        return Finding(RESIDUALS, "green", f"A path to the logits goes around every sublayer ({len(checked)} seen).", 0.0)
+        return Finding(
+            RESIDUALS, "green", f"A path to the logits goes around every sublayer ({len(checked)} seen).", 0.0
+        )
     first = without[min(without)]
     sentence = (
         f"Every path from the embeddings to the logits goes through {first}: its input is not added to its output."
@@ -94,12 +97,22 @@ def _sides(subject: AnyModel, src: torch.Tensor, tgt_in: torch.Tensor) -> Iterat
 
 
 def _sublayers(calls: list[GraphCall], side: str, queries: int, keys: set[int]) -> list[tuple[str, GraphCall]]:
-    """Return the attentions of a side, and the second matrices of all feed-forward networks."""
-    attention = [each for each in calls if each.kind != "matrix" and each.sizes[0] == queries and each.sizes[1] in keys]
-    feed = [other for one, other in pairwise(calls) if _is_feed_forward(one, other)] if attention else []
-    return [(f"{side}attention {at}", each) for at, each in enumerate(attention, 1)] + [
-        (f"feed-forward network {at}", each) for at, each in enumerate(feed, 1)
+    """Return the attentions of a side and, of both sides, the other sublayers of a model with attention.
+
+    These are the second matrices of feed-forward networks, if the side has attention, and convolutions.
+    """
+    attention = [
+        each for each in calls if each.kind in ATTENTION and each.sizes[0] == queries and each.sizes[1] in keys
     ]
+    feed = [other for one, other in pairwise(calls) if _is_feed_forward(one, other)] if attention else []
+    has_attention = any(each.kind in ATTENTION for each in calls)
+    convolutions = [each for each in calls if each.kind == "convolution" and each.sizes[0] == each.sizes[1]]
+    named = {
+        f"{side}attention": attention,
+        "feed-forward network": feed,
+        "convolution": convolutions if has_attention else [],
+    }
+    return [(f"{name} {at}", each) for name, found in named.items() for at, each in enumerate(found, 1)]
 
 
 def _is_feed_forward(one: GraphCall, other: GraphCall) -> bool:

@@ -75,7 +75,7 @@ def _leak(subject: BlackBox, change: float) -> Finding:
     """Return the finding of a leak, with what the weights of the decoder's self-attention show about it."""
     name = "causal leak"
     sentence = f"Changing a future target token changes earlier logits, by {change:.2g} standard deviations"
-    ahead = attention_ahead(subject.attention_calls(*subject.few))
+    ahead = attention_ahead(subject.attention_calls(*subject.few), subject.is_real)
     if ahead is None:
         sentence += ". Possible causes: no causal mask, view instead of transpose, a softmax over the wrong axis."
         return Finding(name, "red", sentence, change)
@@ -179,6 +179,36 @@ def check_source_order(subject: BlackBox) -> Finding:
     return Finding(name, "red", sentence + "order, although its embeddings differ by position.", change)
 
 
+def check_target_order(subject: BlackBox) -> Finding:
+    """Swapping two target tokens changes the logits after them."""
+    name = "target order"
+    if not subject.reads_target:
+        return not_checked(name, "the model reads no target.")
+    (src, tgt_in), is_real = subject.few, subject.is_real
+    swapped, replaced, is_after = tgt_in.clone(), tgt_in.clone(), torch.zeros_like(is_real)
+    for row in range(len(tgt_in)):
+        tokens = tgt_in[row].tolist()
+        last = int(is_real[row].nonzero().max()) if is_real[row].any() else 0
+        others = [at for at in range(2, last) if tokens[at] != tokens[1]]
+        if others:
+            swapped[row, [1, others[0]]] = tgt_in[row, [others[0], 1]]
+            replaced[row, 1] = tgt_in[row, others[0]]
+            is_after[row, others[0] + 1 : last + 1] = True
+    if not is_after.any():
+        return not_checked(name, "no decoder input has two different tokens and one after them.")
+    before = subject.logits(src, tgt_in)
+    effect, change = (largest_change(before, subject.logits(src, each), is_after) for each in (replaced, swapped))
+    if subject.rounding.explains(effect):
+        return not_checked(name, "replacing an earlier target token changes no logit.")
+    if not subject.rounding.explains(change, effect):
+        sentence = f"Swapping two earlier target tokens changes the logits, by {change:.2g} standard deviations."
+        return Finding(name, "green", sentence, change)
+    sentence = (
+        "Swapping two earlier target tokens changes no logit, although replacing one does: the model does not use "
+    )
+    return Finding(name, "amber", sentence + "their order. Are positions added to the target?", change)
+
+
 def check_hidden_tokens(subject: BlackBox) -> Finding:
     """Every token but PAD is attended to by some position, in each kind of attention."""
     name, special = "hidden tokens", subject.special
@@ -214,6 +244,7 @@ CHECKS: dict[str, Callable[[BlackBox], Finding]] = {
     "PAD influence": check_pad_influence,
     "PAD after the target": check_target_pad,
     "source order": check_source_order,
+    "target order": check_target_order,
     "hidden tokens": check_hidden_tokens,
 }
 
