@@ -73,15 +73,22 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         help="files of pairs instead; repeatable",
     )
     subjects.add_parser("replay", help="cost of recording a training replay")
-    scan = subjects.add_parser("scan", help="the splits of SCAN, trained with several seeds and tested whole")
-    scan.add_argument("--splits", metavar="A,B", help="names of splits (default: all)")
-    scan.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
-    add_preset(scan, required=False, default="scan")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")
     add_preset(solve, required=False, default="digits-reversal-fast")
     subjects.add_parser("step", help="updates per second, compared with nn.Transformer")
+    suite = subjects.add_parser("suite", help="each value of a setting, trained with several seeds and tested")
+    suite.add_argument(
+        "--each", default="task.split", metavar="FIELD", help="the setting, such as task.language (default: task.split)"
+    )
+    suite.add_argument("--values", metavar="A,B", help="its values (default: all)")
+    suite.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
+    suite.add_argument(
+        "--lengths", metavar="A-B", help="test on every ninth length of a range, such as 41-500, not on held-out pairs"
+    )
+    suite.add_argument("--per-length", type=int, default=20, metavar="N", help="inputs per length (default: 20)")
+    add_preset(suite, required=False, default="scan")
     sweeps = subjects.add_parser("sweeps", help="what a run of a sweep costs beside its training")
     sweeps.add_argument("--ray", metavar="ADDRESS", help="also measure runs on a Ray cluster, as sweep --ray")
     translate = subjects.add_parser("translate", help="speed of translating, compared with CTranslate2")

@@ -4,10 +4,20 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from core.config.task_section import TaskSection
+from core.config.task_section import OneLengthConfig, TaskSection
 
 SCAN_COMMANDS = 20_910
 SCAN_WORDS, SCAN_ACTIONS = 9, 48  # of the longest command
+ONE_SYMBOL_ANSWERS = (
+    "even-pairs",
+    "parity-check",
+    "cycle-navigation",
+    "modular-arithmetic",
+    "brackets-arithmetic",
+    "solve-equation",
+    "missing-duplicate",
+)
+SAME_SYMBOLS = ("reverse-string", "duplicate-string", "odds-first", "compute-sqrt", "bucket-sort")  # on both sides
 
 
 class ScanConfig(TaskSection):
@@ -35,3 +45,52 @@ class ScanConfig(TaskSection):
         """A short description."""
         longest = f" above {self.max_training_actions} actions" if self.split == "length" else ""
         return f"SCAN, split {self.split}{longest}"
+
+
+class FormalLanguageConfig(OneLengthConfig):
+    """Inputs of one of the fifteen formal languages of Delétang et al. 2023, and their answers."""
+
+    family: Literal["formal-language"] = "formal-language"
+    language: Annotated[
+        Literal[
+            "even-pairs",
+            "parity-check",
+            "cycle-navigation",
+            "modular-arithmetic",
+            "stack-manipulation",
+            "reverse-string",
+            "brackets-arithmetic",
+            "solve-equation",
+            "duplicate-string",
+            "missing-duplicate",
+            "odds-first",
+            "binary-addition",
+            "binary-multiplication",
+            "compute-sqrt",
+            "bucket-sort",
+        ],
+        Field(description="the language: four regular, four deterministic context-free, seven context-sensitive"),
+    ] = "parity-check"
+    max_length: Annotated[int, Field(ge=20, le=256, description="symbols in the longest training input")] = 40
+
+    @property
+    def shared_vocabulary(self) -> bool:
+        """Whether inputs and answers have the same symbols."""
+        return self.language in SAME_SYMBOLS
+
+    @property
+    def num_distinct(self) -> int:
+        """Number of distinct inputs, or a lower bound."""
+        return 2 ** (self.max_length // 2)  # a lower bound: missing-duplicate has half of an input to choose
+
+    @property
+    def longest_answer(self) -> int:
+        """Symbols in the longest training answer, or an upper bound."""
+        if self.language in ONE_SYMBOL_ANSWERS:
+            return 1
+        return 2 * self.max_length if self.language == "duplicate-string" else self.max_length
+
+    @property
+    def summary(self) -> str:
+        """A short description."""
+        return f"{self.language.replace('-', ' ')}, inputs of up to {self.max_length} symbols"

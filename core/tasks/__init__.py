@@ -8,6 +8,7 @@ from typing import Any
 from core.config.tasks import (
     AdditionConfig,
     DigitsConfig,
+    FormalLanguageConfig,
     ImportedConfig,
     MaskedDigitsConfig,
     NumbersConfig,
@@ -70,6 +71,7 @@ TASKS: dict[type[TaskSection], str | Callable[[Any, Path | None], Task]] = {
     PronunciationsConfig: "core.tasks.pronunciations:Pronunciations",
     TranslationConfig: "core.tasks.translation:Translation",
     ScanConfig: "core.tasks.scan:Scan",
+    FormalLanguageConfig: "core.tasks.formal_language:FormalLanguage",
     OwnPairsConfig: "core.tasks.own_pairs:OwnPairs",
     ImportedConfig: "core.tasks.imported:Imported",
     WatchedConfig: "core.tasks.watched:Watched",

@@ -46,14 +46,49 @@ def set_constants(monkeypatch, module, **constants) -> None:
         monkeypatch.setattr(module, name, value)
 
 
-def test_scan_tests_every_held_out_command_of_each_seed(capsys):
-    small = ["--set", "model.d_model=8", "--set", "model.d_ff=8", "--set", "training.steps=2"]
-    small += ["--set", "training.warmup_steps=1", "--set", "training.validation_sequences=5"]
-    result = run_bench(capsys, "scan", "--splits", "add-turn-left", "--seeds", "2", *small)
+SMALL = [
+    *("--set", "training.steps=2"),
+    *("--set", "training.warmup_steps=1", "--set", "training.validation_sequences=5"),
+]
+
+
+def test_a_suite_tests_every_held_out_pair_of_each_seed(capsys):
+    narrow = ["--set", "model.d_model=8", "--set", "model.d_ff=8"]
+    result = run_bench(capsys, "suite", "--values", "add-turn-left", "--seeds", "2", *SMALL, *narrow)
     runs = result["add-turn-left"]["runs"]
     assert [(each["seed"], each["of"]) for each in runs] == [(0, 1_208), (1, 1_208)]
-    assert main(["bench", "scan", "--splits", "simple,left"]) == 2
-    assert "--splits=left must be among simple, length, add-jump, add-turn-left" in capsys.readouterr().err
+
+
+def test_a_suite_of_drawn_inputs_is_tested_on_a_range_of_lengths(capsys):
+    languages = [
+        "suite",
+        "--preset",
+        "formal-languages",
+        "--each",
+        "task.language",
+        "--seeds",
+        "1",
+        "--per-length",
+        "2",
+    ]
+    named = [*languages, "--values", "odds-first,parity-check", "--lengths", "41-60", *SMALL]
+    result = run_bench(capsys, *named)
+    assert {"odds-first", "parity-check"} <= result.keys()
+    assert list(result["odds-first"]["runs"][0]["tokens_by_length"]) == ["41", "50", "59"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--values", "simple,left"], "--values=left must be among simple, length, add-jump, add-turn-left"),
+        (["--each", "task.max_training_actions"], "--each=task.max_training_actions must be a setting"),
+        (["--each", "training.__doc__"], "--each=training.__doc__ must be a setting"),
+        (["--lengths", "5"], "--lengths=5 must be two lengths"),
+    ],
+)
+def test_a_suite_refuses_what_it_cannot_train(capsys, arguments, message):
+    assert main(["bench", "suite", *arguments]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_unknown_subject_and_a_load_of_nothing_are_refused(capsys):

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.config.suites import FormalLanguageConfig
 from core.config.tasks import (
     AdditionConfig,
     DigitsConfig,
@@ -28,6 +29,8 @@ CONFIGS = (
     MaskedDigitsConfig(min_half=2, max_half=5),
     NumberWordsConfig(),
     ScanConfig(split="length"),
+    FormalLanguageConfig(language="solve-equation"),
+    FormalLanguageConfig(language="stack-manipulation"),
 )
 EVERY_TASK = pytest.mark.parametrize("task", [*map(build_task, CONFIGS)], ids=lambda task: type(task).__name__)
 
