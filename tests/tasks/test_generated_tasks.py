@@ -9,6 +9,7 @@ from core.config.tasks import (
     AdditionConfig,
     DigitsConfig,
     MaskedDigitsConfig,
+    ModularConfig,
     NumbersConfig,
     NumberWordsConfig,
     PatternsConfig,
@@ -28,6 +29,7 @@ CONFIGS = (
     MaskedDigitsConfig(min_half=2, max_half=5),
     NumberWordsConfig(),
     ScanConfig(split="length"),
+    ModularConfig(prime=13),
 )
 EVERY_TASK = pytest.mark.parametrize("task", [*map(build_task, CONFIGS)], ids=lambda task: type(task).__name__)
 
