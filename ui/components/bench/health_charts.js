@@ -99,8 +99,9 @@ export function healthCharts(part, server) {
         .filter(([name]) => !chart.of || name.startsWith(block + "."))
         .filter(([, values]) => values.some((value) => value !== null));
       figure.hidden = !of.length && health.steps.length > 0; // this model has none, or the run is older than the measure
-      lines.setSeries(of.map(([name], at) => (isNamed(chart, name)
-        ? { key: name, label: of.length > 1 ? nameText(name) : null, ...styleOf(at) }
+      const named = of.map(([name]) => name).filter((name) => isNamed(chart, name));
+      lines.setSeries(of.map(([name]) => (named.includes(name)
+        ? { key: name, label: of.length > 1 ? nameText(name) : null, ...styleOf(named.indexOf(name)) }
         : { key: name, ...FAINT })));
       lines.setData({
         from: 0, to: Math.max(1, last), cursor: selection.step === null ? null : shownStep(), stops: health.steps, note: of.length ? "" : note,
