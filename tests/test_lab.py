@@ -50,6 +50,7 @@ METHODS = {
     "changed": "(self)",
     "decode": "(self, text, strategy, prefix)",
     "evaluate": "(self, sequences, split)",
+    "fourier_power": "(self)",
     "patch": "(self, text, changed, step, foil)",
     "score_heads": "(self, sequences, split)",
     "with_pairs": "(self, pairs)",

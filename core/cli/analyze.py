@@ -71,11 +71,16 @@ def run(options: argparse.Namespace) -> int:
     between = measure_layers(loaded.model, loaded.task, pairs)
     if neighbors := _neighbors(between):
         print(f"distance between the mean patterns of a layer and the next: {neighbors}")
+    spectrum = loaded.fourier_power() if loaded.task.cyclic_tokens else None
+    if spectrum is not None:
+        print(f"Fourier power of the number embeddings: {_strongest(spectrum)}")
     print(f"\n{HOW_TO_READ}")
     if options.json:
         result = {"run": loaded.run, "preset": loaded.preset.name, "step": loaded.step, "sequences": len(pairs)}
         result |= {"exact_match": cells[0].intact, "heads": _records(table), "layers": _records(layers)}
         result["layer_distances"] = _records(between)
+        if spectrum is not None:
+            result["fourier_power"] = {str(frequency): round(share, 6) for frequency, share in spectrum.items()}
         print(json.dumps(result))
     return 0
 
@@ -96,10 +101,11 @@ def _health(runs: Runs, options: argparse.Namespace) -> int:
         raise InputError(f"run={options.run!r} has no recorded health: it was trained by an earlier version")
     series = health_series(health for _, health in course)
     print(f"run {options.run}: health at {len(course)} steps of its training\n")
-    print("  ".join(title.rjust(len(title)) for title, _, _ in HEALTH_COLUMNS) + "  marked heads")
+    columns = [each for each in HEALTH_COLUMNS[1:] if each[1] != "fourier_power" or series["fourier_power"]]
+    print("  ".join([HEALTH_COLUMNS[0][0], *(title for title, _, _ in columns)]) + "  marked heads")
     for at, (step, health) in enumerate(course):
         cells = [str(step).rjust(6)]
-        for title, measure, summary in HEALTH_COLUMNS[1:]:
+        for title, measure, summary in columns:
             known = [values[at] for values in series[measure].values()]
             cells.append(_summarized(known, summary).rjust(len(title)))
         counts = Counter(each.mark for each in marked_heads(health))
@@ -161,6 +167,14 @@ def _neighbors(between: pd.DataFrame) -> str:
     return ", ".join(
         f"{each.block}.{each.first} to {each.second} {each.distance:.2f}" for each in following.itertuples()
     )
+
+
+def _strongest(spectrum: pd.Series) -> str:
+    """Format the frequencies that have more than twice the power that each would have of equal shares."""
+    above = spectrum[spectrum > 2 / len(spectrum)].sort_values(ascending=False)
+    listed = ", ".join(f"{frequency}: {share:.1%}" for frequency, share in above.items())
+    among = f"of {len(spectrum)} frequencies, {1 / len(spectrum):.1%} each if all were equal"
+    return f"{listed or 'none stands out'} ({among})"
 
 
 def _records(table: pd.DataFrame) -> list[dict]:
@@ -229,6 +243,7 @@ HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
     ("  update", "update_size", max),
     ("  output", "layer_rms", max),
     ("logits", "logit_rms", max),
+    ("frequency", "fourier_power", max),
     ("entropy", "entropy_share", fmean),
     ("distance", "distance", fmean),
     ("change", "change", fmean),
@@ -236,7 +251,7 @@ HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
 )
 HOW_TO_READ_HEALTH = """\
 perplexity: exp of the validation loss; gradient: norm before clipping; update: change of the weights / their norm (L2);
-output: root mean square after a layer; each of the part where it is largest. logits: root mean square. Means over heads
-on fixed inputs: entropy (0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of
-a layer's heads (0 to 1)
+output: root mean square after a layer; each of the part where it is largest. logits: root mean square. frequency: share
+of the strongest one in the power of the embeddings of numbers modulo a prime. Means over heads on fixed inputs: entropy
+(0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of a layer's heads (0 to 1)
 --csv FILE writes every part, layer and head"""

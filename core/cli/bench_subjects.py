@@ -73,6 +73,9 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         help="files of pairs instead; repeatable",
     )
     subjects.add_parser("replay", help="cost of recording a training replay")
+    grokking = subjects.add_parser("grokking", help="when training pairs and held-out pairs are answered, by seed")
+    grokking.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
+    add_preset(grokking, required=False, default="grokking")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")

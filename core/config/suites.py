@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from core.config.task_section import OneLengthConfig, TaskSection
 
@@ -94,3 +94,48 @@ class FormalLanguageConfig(OneLengthConfig):
     def summary(self) -> str:
         """A short description."""
         return f"{self.language.replace('-', ' ')}, inputs of up to {self.max_length} symbols"
+
+
+class ModularConfig(TaskSection):
+    """All pairs of numbers modulo a prime and one operation, of which a share is trained on (Power et al. 2022)."""
+
+    length_field: ClassVar[str] = "prime"
+    longest_source: ClassVar[int] = 3
+    longest_answer: ClassVar[int] = 1
+
+    family: Literal["modular"] = "modular"
+    prime: Annotated[int, Field(ge=7, le=113, description="numbers are 0 to one below this prime")] = 97
+    operation: Annotated[Literal["+", "-", "*"], Field(description="sum, difference or product modulo the prime")] = "+"
+    training_share: Annotated[
+        float,
+        Field(ge=0.05, le=0.9, description="share of all pairs for training; a quarter of the others is validation"),
+    ] = 0.3
+    split_by: Annotated[
+        Literal["pair", "unordered-pair"],
+        Field(
+            description="what is in one split: each pair by itself, as published, so that 5 + 3 may be trained on and "
+            "3 + 5 tested; or both orders of two numbers together"
+        ),
+    ] = "pair"
+
+    @field_validator("prime")
+    @classmethod
+    def _check_prime(cls, prime: int) -> int:
+        if any(prime % divisor == 0 for divisor in range(2, prime)):
+            raise ValueError(f"task.prime={prime} must be a prime number, such as 53, 97 or 113")
+        return prime
+
+    @property
+    def num_distinct(self) -> int:
+        """All ordered pairs."""
+        return self.prime**2
+
+    @property
+    def shared_vocabulary(self) -> bool:
+        """Numbers and the operation are in one vocabulary."""
+        return True
+
+    @property
+    def summary(self) -> str:
+        """A short description."""
+        return f"a {self.operation} b modulo {self.prime}, {self.training_share:.0%} of all pairs trained on"

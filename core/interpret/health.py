@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from core.evaluation.outputs import with_eos
 from core.evaluation.passes import evaluation_mode
 from core.generation import GenerationResult
+from core.interpret.fourier import fourier_power, number_embeddings
 from core.interpret.health_measures import (
     attention_distance,
     attention_reach,
@@ -74,6 +75,8 @@ class HeadHealth(BaseModel):
         layer_rms: by layer ("encoder.1", "decoder.1" …), root mean square of the residual stream after it; for a
             recurrent layer, of its last states.
         logit_rms: root mean square of the logits of the reference answers; None in records of earlier versions.
+        fourier_power: of the embeddings of numbers modulo a prime, the share of each frequency from 1 on; see
+            ``core.interpret.fourier``. () for tasks without such numbers.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -88,6 +91,7 @@ class HeadHealth(BaseModel):
     diversity: dict[Block, tuple[Figure, ...]]
     layer_rms: dict[str, Figure]
     logit_rms: Figure = None
+    fourier_power: tuple[Figure, ...] = ()
 
 
 class Health(BaseModel):
@@ -151,7 +155,7 @@ def measure_weights(
         last = before.get(block)
         if last is not None and last.shape == of_block.shape:
             figures["change"][block] = _as_figures(total_variation(last.to(of_block.device), of_block))
-    return HeadHealth(**figures, output_share={}, diversity=diversity, layer_rms={}, logit_rms=None)
+    return HeadHealth(**figures, output_share={}, diversity=diversity, layer_rms={}, logit_rms=None, fourier_power=())
 
 
 class HealthTaker:
@@ -171,7 +175,7 @@ class HealthTaker:
         pairs = Batch(pairs.src, torch.cat([pairs.tgt[:, :1], answers], dim=1)).trimmed()
         fitting = (pairs.lengths() <= torch.tensor([model.max_seq_len, model.max_seq_len + 1])).all(dim=1)
         pairs = pairs[fitting.nonzero()[:, 0]].trimmed() if fitting.any() else pairs[:0]
-        self.pairs = _shortest(pairs, model).to(model.device)
+        self.task, self.pairs = task, _shortest(pairs, model).to(model.device)
         self._num_weights = _num_weights(self.pairs, model)
         self._rows = self._valid_rows(task, model) if len(pairs) else {}
 
@@ -205,6 +209,9 @@ class HealthTaker:
         measured = measure_weights(weights, self._rows, before)
         logit_rms = _finite(root_mean_square(recorded.logits).item())
         measured = measured.model_copy(update={"output_share": shares, "layer_rms": layer_rms, "logit_rms": logit_rms})
+        if (numbers := number_embeddings(model, self.task)) is not None:
+            power = tuple(_finite(share) for share in fourier_power(numbers).tolist())
+            measured = measured.model_copy(update={"fourier_power": power})
         kept = {str(block): each for block, each in weights.items() if self._num_weights <= MAX_WEIGHTS}
         return measured, kept
 

@@ -8,7 +8,8 @@ from core.interpret.snapshots import Snapshot
 from core.models.seq2seq import Head
 
 OF_HEADS = ("entropy", "entropy_share", "distance", "reach", "change", "output_share", "fixed_key_mass")
-MEASURES = ("perplexity", "gradient_norm", "update_size", "layer_rms", "logit_rms", "diversity", *OF_HEADS)
+OF_PARTS = ("perplexity", "gradient_norm", "update_size", "layer_rms", "logit_rms", "fourier_power", "diversity")
+MEASURES = (*OF_PARTS, *OF_HEADS)
 
 Series = dict[str, dict[str, list[Figure]]]  # by measure and by what is measured: part, layer or head
 
@@ -29,8 +30,8 @@ def health_steps(snapshots: Sequence[Snapshot]) -> list[tuple[int, Health]]:
 def health_series(course: Iterable[Health], *, max_heads: int | None = None) -> Series:
     """Return every measure of a course, {measure: {name: one value per step}}, None for missing values.
 
-    Names are parts ("embeddings", "encoder.1", "output"), attention layers ("cross.1"), heads ("cross.1.2"), or
-    "validation" for the perplexity.
+    Names are parts ("embeddings", "encoder.1", "output"), attention layers ("cross.1"), heads ("cross.1.2"),
+    frequencies ("frequency.1") for the Fourier power of embeddings, or "validation" for the perplexity.
 
     Args:
         max_heads: for a model with more heads, the series of heads are means over each attention layer.
@@ -74,6 +75,7 @@ def _flat(health: Health, max_heads: int | None) -> dict[str, dict[str, Figure]]
         "update_size": health.update_size or {},
         "layer_rms": heads.layer_rms,
         "logit_rms": {} if heads.logit_rms is None else {"output": heads.logit_rms},
+        "fourier_power": {f"frequency.{number}": share for number, share in enumerate(heads.fourier_power, start=1)},
         "diversity": {
             f"{block}.{layer}": value
             for block, values in heads.diversity.items()

@@ -195,6 +195,28 @@ class Trained:
         with self.changed():
             return evaluate(self.model, fixed_pairs(self.task, sequences, split=split), task=self.task)
 
+    def fourier_power(self) -> "pd.Series":
+        """Measure the frequencies of the embeddings of numbers modulo a prime; see ``core.interpret.fourier``.
+
+        Returns:
+            The share of each frequency in the power of the embeddings, 0-1, of sum 1, indexed by frequency from 1.
+
+        Raises:
+            InputError: the task has no such numbers, or the model's embedding is not a table.
+        """
+        import pandas as pd
+
+        from core.interpret.fourier import fourier_power, number_embeddings
+
+        vectors = number_embeddings(self.model, self.task)
+        if vectors is None:
+            raise InputError(
+                f"run={self.run!r} has no embeddings of numbers modulo a prime: "
+                f"task.family={self.preset.task.family!r}, model.family={self.preset.model.family!r}"
+            )
+        power = fourier_power(vectors)
+        return pd.Series(power.tolist(), index=pd.RangeIndex(1, len(power) + 1, name="frequency"), name="power")
+
     def changed(self) -> AbstractContextManager[Any]:
         """Return a context in which the interventions, if any, apply to whatever computes with the model."""
         return self.interventions.applied_to(self.model) if self.interventions else nullcontext()

@@ -125,6 +125,8 @@ class Task(ABC):
             for tasks that need no file.
         has_pairs: whether there is data to measure a model on; False for one that is published without its pairs.
         subwords: the learned tokenizers of both sides; None for tasks of other tokens.
+        cyclic_tokens: ids of the source tokens of a cyclic group's elements in its order, such as the numbers modulo a
+            prime; () for tasks without any.
     """
 
     src_vocab: Vocab
@@ -141,6 +143,7 @@ class Task(ABC):
     pairs_file: Path | None = None
     has_pairs: bool = True
     subwords: "SubwordTokenizers | None" = None
+    cyclic_tokens: tuple[int, ...] = ()
 
     @property
     def forced_start(self) -> tuple[int, ...]:

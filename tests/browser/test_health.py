@@ -2,15 +2,20 @@
 
 import csv
 import shutil
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, Request, expect
 
+from core.config import load_preset
 from core.interpret.health import head_marks
+from core.runs import RunFolder
+from core.runs.replay import Replay
 from core.server import Runs
 from tests.browser.chromium import CHROMIUM, choose_run
 from tests.serving import SHIPPED
 from tests.support.old_replay import remove_health
+from tests.support.trainings import train_run
 
 pytestmark = [
     pytest.mark.browser,
@@ -32,17 +37,16 @@ def test_figures_are_fetched_when_the_fold_opens_and_drawn_and_saved(page: Page,
     assert asked == []
     page.locator("#bench-view .health > summary").click()
     charts = page.locator("#bench-view .health-charts canvas")
-    expect(charts).to_have_count(9)
-    expect(charts.locator("visible=true")).to_have_count(9)
+    expect(charts).to_have_count(10)
+    expect(charts.locator("visible=true")).to_have_count(9)  # its task has no numbers modulo a prime
     legend = page.locator("#bench-view .health-charts figure").nth(0).locator(".chart-legend")
     expect(legend).to_contain_text("embeddings")
     expect(legend).to_contain_text("decoder 1")
     page.wait_for_timeout(2500)  # a finished run has nothing new to ask for
     assert len(asked) == 1
     page.get_by_label("Heads in the charts").select_option("encoder")
-    expect(page.locator("#bench-view .health-charts figure").nth(5).locator(".chart-legend")).to_contain_text(
-        "encoder 1.1"
-    )
+    entropy = page.locator("#bench-view .health-charts figure").filter(has_text="Entropy of heads")
+    expect(entropy.locator(".chart-legend")).to_contain_text("encoder 1.1")
     with page.expect_download() as download:
         page.get_by_role("button", name="All figures as CSV").click()
     rows = list(csv.DictReader(download.value.path().open(encoding="utf-8-sig")))
@@ -56,10 +60,27 @@ def test_figures_are_fetched_when_the_fold_opens_and_drawn_and_saved(page: Page,
 def test_the_shipped_run_shows_its_health_and_its_uniform_heads(page: Page):
     page.locator("#bench-view .health > summary").click()
     charts = page.locator("#bench-view .health-charts canvas")
-    expect(charts).to_have_count(9)
+    expect(charts).to_have_count(10)
     expect(charts.locator("visible=true")).to_have_count(8)  # the size of its logits was not recorded
     page.get_by_label("Attention block").select_option("decoder self-attention")
     expect(page.locator("#bench-view .map .mark-word")).to_have_text(["uniform"] * 8)
+
+
+@pytest.mark.slow
+def test_frequencies_that_stand_out_are_named(page: Page, runs: Runs):
+    small = {"task.prime": 13, "model.d_model": 8, "model.d_ff": 8, "training.steps": 20, "training.evaluate_every": 10}
+    folder = RunFolder.create(runs.root, load_preset("grokking").with_changes(small), name="circles")
+    train_run(folder)
+    replay = Replay.load(folder.replay_file, 10)
+    planted = Replay(10)
+    for snapshot in replay.snapshots():
+        heads = snapshot.health.heads.model_copy(update={"fourier_power": (0.02, 0.5, 0.02, 0.02, 0.42, 0.02)})
+        planted.add(replace(snapshot, health=snapshot.health.model_copy(update={"heads": heads})))
+    planted.save(folder.replay_file)
+    choose_run(page, "circles")
+    page.locator("#bench-view .health > summary").click()
+    chart = page.locator("#bench-view .health-charts figure").filter(has_text="Fourier power")
+    expect(chart.locator(".chart-legend li")).to_have_text(["frequency 2", "frequency 5"])
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.__main__ import main
+from core.config import load_preset
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.run import Runs
 from tests.support.command_output import last_json
@@ -38,6 +39,23 @@ def test_the_table_has_a_line_for_each_recorded_step(root):
     assert [line.split()[0] for line in lines] == ["0", "4", "8"]
     assert lines[0].split()[2] == "–"  # no update before step 0
     assert lines[2].split()[1:3] == [f"{last.perplexity:.3g}", f"{max(last.gradient_norm.values()):.3g}"]
+
+
+def test_frequencies_of_numbers_have_a_column_in_their_runs_only(root, tmp_path):
+    small = {"task.prime": 13, "model.d_model": 8, "model.d_ff": 8, "training.steps": 6, "training.evaluate_every": 3}
+    small |= {"training.warmup_steps": 1}
+    train_run(RunFolder.create(tmp_path, load_preset("grokking").with_changes(small), name="a"))
+    spectrum = Runs(tmp_path)["a"].trained().fourier_power()
+    _, text, _ = analyze(tmp_path, "--run", "a", "--health")
+    header, *lines = text.split("\n\n")[1].splitlines()
+    last = Runs(tmp_path)["a"].replay.snapshots()[-1].health.heads.fourier_power
+    assert lines[-1].split()[header.split().index("frequency")] == f"{max(last):.3g}"
+    assert "frequency" not in analyze(root, "--run", "a", "--health")[1].split("\n\n")[1]
+    _, text, _ = analyze(tmp_path, "--run", "a", "--json")
+    power = last_json(text)["fourier_power"]
+    assert power == {str(frequency): pytest.approx(share, abs=1e-6) for frequency, share in spectrum.items()}
+    assert "Fourier power of the number embeddings: none stands out (of 6 frequencies, 16.7% each" in text
+    assert "fourier_power" not in last_json(analyze(root, "--run", "a", "--json")[1])
 
 
 def test_csv_and_json_have_every_figure(root, tmp_path):

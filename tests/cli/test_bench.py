@@ -24,6 +24,7 @@ from benchmarks.page_load import classroom, load
 from core.__main__ import main
 from core.config import ConfigError, load_preset
 from core.config.sections import TransformerConfig
+from core.config.tasks import ModularConfig
 from core.generation import Beam, generate
 from core.generation.translation import decode_sources
 from core.models import count_parameters
@@ -89,6 +90,24 @@ def test_a_suite_of_drawn_inputs_is_tested_on_a_range_of_lengths(capsys):
 def test_a_suite_refuses_what_it_cannot_train(capsys, arguments, message):
     assert main(["bench", "suite", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_grokking_counts_every_pair_of_each_seed(capsys):
+    changes = {"task.prime": 7, "model.d_model": 16, "model.d_ff": 32, "training.learning_rate": 0.02}
+    changes |= {"training.steps": 90, "training.evaluate_every": 30}
+    small = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
+    result = run_bench(capsys, "grokking", "--seeds", "2", *small)
+    assert [run["seed"] for run in result["runs"]] == [0, 1]
+    pairs = build_task(ModularConfig(prime=7, training_share=0.5, split_by="unordered-pair"))
+    for run in result["runs"]:
+        assert run["train"]["step"] in (30, 60, 90)
+        assert run["train"]["seconds"] <= run["seconds"]
+        for split, share in run["at_the_end"].items():
+            count = share * len(pairs.all_pairs(split))
+            assert count == pytest.approx(round(count), abs=1e-6)
+    assert result["steps"]["train"]["worst"] == max(run["train"]["step"] for run in result["runs"])
+    assert main(["bench", "grokking", "--preset", "tiny"]) == 2
+    assert "task.family='digits' must be 'modular'" in capsys.readouterr().err
 
 
 def test_an_unknown_subject_and_a_load_of_nothing_are_refused(capsys):

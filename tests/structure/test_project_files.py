@@ -1,6 +1,7 @@
 """The files that GitHub and editors read: they parse, call what exists, and agree with the program."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,13 @@ def test_the_development_container_installs_the_pinned_tools():
     *_, file = container["postCreateCommand"].split()
     assert (REPOSITORY / file).is_file()
     assert container["forwardPorts"] == [7860]
+
+
+def test_no_file_has_the_marks_of_an_unfinished_merge():
+    marks = ["-e", "^<<<<<<< ", "-e", "^>>>>>>> "]
+    found = subprocess.run(
+        ["git", "grep", "-I", "-l", *marks], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    if found.returncode > 1:
+        pytest.skip("no git repository")
+    assert found.stdout == ""

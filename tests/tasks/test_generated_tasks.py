@@ -10,6 +10,7 @@ from core.config.tasks import (
     AdditionConfig,
     DigitsConfig,
     MaskedDigitsConfig,
+    ModularConfig,
     NumbersConfig,
     NumberWordsConfig,
     PatternsConfig,
@@ -31,6 +32,7 @@ CONFIGS = (
     ScanConfig(split="length"),
     FormalLanguageConfig(language="solve-equation"),
     FormalLanguageConfig(language="stack-manipulation"),
+    ModularConfig(prime=13),
 )
 EVERY_TASK = pytest.mark.parametrize("task", [*map(build_task, CONFIGS)], ids=lambda task: type(task).__name__)
 

@@ -16,18 +16,22 @@ const COLORS = 8; // --series-1 …
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 const BLOCK_NAMES = { cross: "cross-attention", decoder: "decoder self-attention", encoder: "encoder self-attention" };
 
-// log: whether the axis is; fixed: the axis of a share; of: "head" and "layer" charts follow the select of blocks.
+// log: whether the axis is; fixed: the axis of a share; of: "head" and "layer" charts follow the select of blocks;
+// fewStandOut: only the lines that end above twice the mean of all are named and colored.
 const CHARTS = [
   { measure: "gradient_norm", title: "Gradient norm by part", caption: "before clipping, of the update before each evaluation", log: true },
   { measure: "update_size", title: "Update size by part", caption: "norm of the change ÷ norm of the weights; around 0.001 is usual", log: true },
   { measure: "perplexity", title: "Perplexity", caption: "exp of the loss of each evaluation; 1 is perfect", log: true },
   { measure: "layer_rms", title: "Size of each layer’s output", caption: "root mean square of the residual stream after the layer" },
   { measure: "logit_rms", title: "Size of the logits", caption: "root mean square over the reference answers; it grows as the model gets surer" },
+  { measure: "fourier_power", title: "Fourier power of the number embeddings", caption: "share of each frequency; a few stand out when the numbers lie on circles", fewStandOut: true },
   { measure: "entropy_share", title: "Entropy of heads", caption: "0: all attention on one token · 1: uniform attention", fixed: [0, 1], of: "head" },
   { measure: "distance", title: "Attention distance of heads", caption: "tokens between query and key, weighted by attention", of: "head" },
   { measure: "change", title: "Change of heads", caption: "since the snapshot before · 0: unchanged · 1: other tokens only", fixed: [0, 1], of: "head" },
   { measure: "diversity", title: "Diversity of a layer’s heads", caption: "mean difference of two heads · 0: all attend alike · 1: all differ", fixed: [0, 1], of: "layer" },
 ];
+
+const FAINT = { color: "--faint", width: 0.8 };
 
 const styleOf = (at) => ({ color: "--series-" + ((at % COLORS) + 1), dash: DASHES[Math.floor(at / COLORS) % DASHES.length], width: 1.8 });
 
@@ -51,11 +55,19 @@ export function healthCharts(part, server) {
       const lines = makeChart(plot, {
         label: chart.title + " by training step", series: [], group: "health", log: chart.log ?? false, fixed: chart.fixed ?? null,
         onCursor: (step, values) => setText(reading, step === null ? "" : "step " + stepAt(step).toLocaleString("en") + ": "
-          + Object.entries(values).map(([name, value]) => nameText(name) + " " + formatNumber(value)).join(" · ")),
+          + Object.entries(values).filter(([name]) => isNamed(chart, name))
+            .map(([name, value]) => nameText(name) + " " + formatNumber(value)).join(" · ")),
       });
       return { chart, figure, lines };
     });
     setText(part("health-marks"), "Words under the map of a head. " + Object.values(MARKS).join(". ") + ". A head without a word is none of these.");
+  }
+
+  /** Whether a line of a chart has a name and a color of its own. */
+  function isNamed(chart, name) {
+    const of = health.series[chart.measure] ?? {};
+    const last = Object.values(of).map((values) => values.at(-1) ?? 0);
+    return !chart.fewStandOut || (of[name]?.at(-1) ?? 0) > (2 * last.reduce((sum, value) => sum + value, 0)) / last.length;
   }
 
   const stepAt = (x) => health.steps[nearestIndex(health.steps, x)] ?? 0;
@@ -87,7 +99,10 @@ export function healthCharts(part, server) {
         .filter(([name]) => !chart.of || name.startsWith(block + "."))
         .filter(([, values]) => values.some((value) => value !== null));
       figure.hidden = !of.length && health.steps.length > 0; // this model has none, or the run is older than the measure
-      lines.setSeries(of.map(([name], at) => ({ key: name, label: of.length > 1 ? nameText(name) : null, ...styleOf(at) })));
+      const named = of.map(([name]) => name).filter((name) => isNamed(chart, name));
+      lines.setSeries(of.map(([name]) => (named.includes(name)
+        ? { key: name, label: of.length > 1 ? nameText(name) : null, ...styleOf(named.indexOf(name)) }
+        : { key: name, ...FAINT })));
       lines.setData({
         from: 0, to: Math.max(1, last), cursor: selection.step === null ? null : shownStep(), stops: health.steps, note: of.length ? "" : note,
         lines: Object.fromEntries(of.map(([name, values]) => [name, { x: health.steps, y: values }])),
