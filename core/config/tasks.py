@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from core.config.sections import FIXED
-from core.config.suites import ScanConfig
+from core.config.suites import InductionConfig, RecallConfig, ScanConfig
 from core.config.task_section import OneLengthConfig, TaskSection, format_range
 
 MIN_DISTINCT_SEQUENCES = 1_000
@@ -518,6 +518,8 @@ TaskConfig = (
     | PronunciationsConfig
     | TranslationConfig
     | ScanConfig
+    | InductionConfig
+    | RecallConfig
     | OwnPairsConfig
     | ImportedConfig
     | WatchedConfig

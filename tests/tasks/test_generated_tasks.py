@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from core.config.tasks import (
     AdditionConfig,
     DigitsConfig,
+    InductionConfig,
     MaskedDigitsConfig,
     NumbersConfig,
     NumberWordsConfig,
     PatternsConfig,
+    RecallConfig,
     ScanConfig,
     WordsConfig,
 )
@@ -28,6 +30,8 @@ CONFIGS = (
     MaskedDigitsConfig(min_half=2, max_half=5),
     NumberWordsConfig(),
     ScanConfig(split="length"),
+    InductionConfig(),
+    RecallConfig(),
 )
 EVERY_TASK = pytest.mark.parametrize("task", [*map(build_task, CONFIGS)], ids=lambda task: type(task).__name__)
 
