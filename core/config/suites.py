@@ -40,7 +40,7 @@ class ScanConfig(TaskSection):
 
 
 class InductionConfig(TaskSection):
-    """Distinct letters, then one of them again, to be continued as before: what an induction head does."""
+    """Distinct letters, to be repeated from a given one on: what an induction head does (Olsson et al. 2022)."""
 
     shared_vocabulary: ClassVar[bool] = True
     length_field: ClassVar[str] = "max_letters"
@@ -84,7 +84,7 @@ class InductionConfig(TaskSection):
     @property
     def summary(self) -> str:
         """A short description."""
-        return f"continue {format_range(self.min_letters, self.max_letters)} letters from one that is repeated"
+        return f"repeat {format_range(self.min_letters, self.max_letters)} letters from a given one on"
 
 
 class RecallConfig(TaskSection):
