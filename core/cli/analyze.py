@@ -41,6 +41,8 @@ entropy: 0 on one token, 1 uniform; offset: the most frequent offset of the larg
 share (pos: positional head); largest: mean largest weight; nearest: the most similar head of the layer, distance 0 to 1
 distances are those of Jensen and Shannon: 0 the same weights, 1 no key in common
 BOS, EOS, PAD: attention on these tokens; without: exact match with the head's output replaced by zeros
+induct, before: of a decoder-only model, on random tokens that are repeated: attention on the token after an earlier
+occurrence of the token read (an induction head), and on the token before it
 Attention shows where a head attends, not why the model produced its output; the last column tests that."""
 
 
@@ -101,8 +103,8 @@ def _health(runs: Runs, options: argparse.Namespace) -> int:
         raise InputError(f"run={options.run!r} has no recorded health: it was trained by an earlier version")
     series = health_series(health for _, health in course)
     print(f"run {options.run}: health at {len(course)} steps of its training\n")
-    columns = [each for each in HEALTH_COLUMNS[1:] if each[1] != "fourier_power" or series["fourier_power"]]
-    print("  ".join([HEALTH_COLUMNS[0][0], *(title for title, _, _ in columns)]) + "  marked heads")
+    columns = [each for each in HEALTH_COLUMNS[1:] if series[each[1]]]
+    print("  ".join(title for title, _, _ in (HEALTH_COLUMNS[0], *columns)) + "  marked heads")
     for at, (step, health) in enumerate(course):
         cells = [str(step).rjust(6)]
         for title, measure, summary in columns:
@@ -185,7 +187,8 @@ def _records(table: pd.DataFrame) -> list[dict]:
 def _lines(table: pd.DataFrame) -> Iterator[str]:
     """Format the table with aligned columns."""
     names = ["head", *(f"{head.block}.{head.layer}.{head.head}" for head in table.itertuples())]
-    columns = [[heading, *format_column(table)] for heading, format_column in COLUMNS]
+    shown = COLUMNS + (INDUCTION_COLUMNS if "induction" in table else ())
+    columns = [[heading, *format_column(table)] for heading, format_column in shown]
     widths = [max(map(len, column)) for column in columns]
     for name, *cells in zip(names, *columns, strict=True):
         padded = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
@@ -235,6 +238,10 @@ COLUMNS: tuple[tuple[str, FormatColumn], ...] = (
     ("PAD", _percent("mass_pad")),
     ("without", _percent("exact_match_without")),
 )
+INDUCTION_COLUMNS: tuple[tuple[str, FormatColumn], ...] = (
+    ("induct ", _starred("induction", pd.Series.max)),
+    ("before ", _starred("previous_token", pd.Series.max)),
+)
 
 HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
     ("  step", "step", max),
@@ -248,10 +255,14 @@ HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
     ("distance", "distance", fmean),
     ("change", "change", fmean),
     ("diversity", "diversity", fmean),
+    ("induct", "induction", max),
+    ("before", "previous_token", max),
 )
 HOW_TO_READ_HEALTH = """\
 perplexity: exp of the validation loss; gradient: norm before clipping; update: change of the weights / their norm (L2);
 output: root mean square after a layer; each of the part where it is largest. logits: root mean square. frequency: share
 of the strongest one in the power of the embeddings of numbers modulo a prime. Means over heads on fixed inputs: entropy
-(0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of a layer's heads (0 to 1)
+(0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of a layer's heads (0 to
+1). Of the best head of a decoder-only model, on random tokens that are repeated: induct, attention on the token after
+an earlier occurrence; before, on the token before
 --csv FILE writes every part, layer and head"""

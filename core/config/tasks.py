@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from core.config.sections import FIXED
-from core.config.suites import FormalLanguageConfig, ModularConfig, ScanConfig
+from core.config.suites import FormalLanguageConfig, InductionConfig, ModularConfig, RecallConfig, ScanConfig
 from core.config.task_section import OneLengthConfig, TaskSection, format_range
 
 MIN_DISTINCT_SEQUENCES = 1_000
@@ -520,6 +520,8 @@ TaskConfig = (
     | ScanConfig
     | FormalLanguageConfig
     | ModularConfig
+    | InductionConfig
+    | RecallConfig
     | OwnPairsConfig
     | ImportedConfig
     | WatchedConfig

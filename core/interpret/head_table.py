@@ -7,6 +7,7 @@ import torch
 
 from core.evaluation.passes import evaluation_mode
 from core.generation import GenerationResult, generate
+from core.interpret.induction import RepeatedTokens
 from core.interpret.map_rows import MapRows, map_rows, recordable_chunks
 from core.interpret.measures import (
     aer_row_weights,
@@ -72,6 +73,9 @@ def head_table(task: Task, pairs: Batch, result: GenerationResult) -> pd.DataFra
 def measure_heads(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
     """Generate answers to pairs, without padding, and measure every head on them; see ``head_table``.
 
+    The table of a decoder-only model has two more columns, ``induction`` and ``previous_token``, 0-1, measured on
+    random tokens that are repeated; see ``core.interpret.induction``.
+
     Memory is bounded for any number of pairs. The model's mode and weights are unchanged.
 
     Raises:
@@ -85,7 +89,15 @@ def measure_heads(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
         for _, chunk in recordable_chunks(model, pairs):
             decoded = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
             sums = _added(sums, _sums(task, chunk, decoded, span=span))
-    return _table(sums, span=span)
+    table = _table(sums, span=span)
+    repeated = RepeatedTokens.like(pairs, task, model)
+    if repeated is None:
+        return table
+    scores = repeated.scores(model)
+    return table.assign(
+        induction=scores.induction.double().flatten().numpy(),
+        previous_token=scores.previous_token.double().flatten().numpy(),
+    )
 
 
 def _sums(task: Task, pairs: Batch, result: GenerationResult, *, span: int) -> Sums:

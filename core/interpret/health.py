@@ -26,6 +26,7 @@ from core.interpret.health_measures import (
     root_mean_square,
     total_variation,
 )
+from core.interpret.induction import InductionScores, RepeatedTokens
 from core.interpret.map_rows import MapRows, generated_steps, map_rows
 from core.interpret.measures import normalized_entropy
 from core.models import AttentionMaps, Seq2Seq
@@ -77,6 +78,8 @@ class HeadHealth(BaseModel):
         logit_rms: root mean square of the logits of the reference answers; None in records of earlier versions.
         fourier_power: of the embeddings of numbers modulo a prime, the share of each frequency from 1 on; see
             ``core.interpret.fourier``. () for tasks without such numbers.
+        induction, previous_token: of a decoder-only model, see ``core.interpret.induction``; {} for others, and in
+            records of earlier versions.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -92,6 +95,8 @@ class HeadHealth(BaseModel):
     layer_rms: dict[str, Figure]
     logit_rms: Figure = None
     fourier_power: tuple[Figure, ...] = ()
+    induction: dict[Block, HeadFigures] = {}
+    previous_token: dict[Block, HeadFigures] = {}
 
 
 class Health(BaseModel):
@@ -175,6 +180,7 @@ class HealthTaker:
         pairs = Batch(pairs.src, torch.cat([pairs.tgt[:, :1], answers], dim=1)).trimmed()
         fitting = (pairs.lengths() <= torch.tensor([model.max_seq_len, model.max_seq_len + 1])).all(dim=1)
         pairs = pairs[fitting.nonzero()[:, 0]].trimmed() if fitting.any() else pairs[:0]
+        self._repeated = RepeatedTokens.like(pairs, task, model)
         self.task, self.pairs = task, _shortest(pairs, model).to(model.device)
         self._num_weights = _num_weights(self.pairs, model)
         self._rows = self._valid_rows(task, model) if len(pairs) else {}
@@ -212,6 +218,8 @@ class HealthTaker:
         if (numbers := number_embeddings(model, self.task)) is not None:
             power = tuple(_finite(share) for share in fourier_power(numbers).tolist())
             measured = measured.model_copy(update={"fourier_power": power})
+        if self._repeated is not None:
+            measured = measured.model_copy(update=_induction(self._repeated.scores(model)))
         kept = {str(block): each for block, each in weights.items() if self._num_weights <= MAX_WEIGHTS}
         return measured, kept
 
@@ -342,6 +350,13 @@ _MEASURES: dict[str, Callable[[torch.Tensor, MapRows], torch.Tensor]] = {
 def _as_figures(values: torch.Tensor) -> HeadFigures:
     """Return values (L, H) as [layer][head]."""
     return tuple(tuple(_finite(value) for value in of_layer) for of_layer in values.tolist())
+
+
+def _induction(scores: InductionScores) -> dict[str, dict[Block, HeadFigures]]:
+    return {
+        "induction": {"decoder": _as_figures(scores.induction)},
+        "previous_token": {"decoder": _as_figures(scores.previous_token)},
+    }
 
 
 def _finite(value: float) -> Figure:

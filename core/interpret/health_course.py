@@ -7,7 +7,10 @@ from core.interpret.health import Figure, HeadFigures, Health, head_marks
 from core.interpret.snapshots import Snapshot
 from core.models.seq2seq import Head
 
-OF_HEADS = ("entropy", "entropy_share", "distance", "reach", "change", "output_share", "fixed_key_mass")
+OF_HEADS = (
+    *("entropy", "entropy_share", "distance", "reach", "change", "output_share", "fixed_key_mass"),
+    *("induction", "previous_token"),
+)
 OF_PARTS = ("perplexity", "gradient_norm", "update_size", "layer_rms", "logit_rms", "fourier_power", "diversity")
 MEASURES = (*OF_PARTS, *OF_HEADS)
 

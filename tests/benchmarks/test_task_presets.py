@@ -2,6 +2,7 @@
 
 import math
 import time
+from itertools import pairwise
 
 import pytest
 import torch
@@ -10,10 +11,11 @@ from core.config import load_preset
 from core.evaluation.accuracy import evaluate
 from core.evaluation.ngram import MAX_ORDER, NGram
 from core.evaluation.outputs import decode_unpadded, exact_match_unpadded
+from core.interpret.induction import RepeatedTokens
 from core.models import count_parameters
 from core.tasks import Batch, fixed_pairs
 from core.teaching.bugs import new_state
-from core.training.loop import train
+from core.training.loop import EvaluationEvent, train
 from core.training.state import TrainingState
 
 MAX_SECONDS = 600
@@ -53,6 +55,8 @@ def exact_match(state: TrainingState, pairs: Batch) -> float:
         ("addition", 0.99),
         ("pattern-completion", 0.99),
         ("masked-digits", 0.99),
+        ("induction", 0.99),
+        ("recall", 0.99),
     ],
 )
 def test_presets_solve_10000_held_out_inputs(preset: str, minimum: float) -> None:
@@ -60,6 +64,31 @@ def test_presets_solve_10000_held_out_inputs(preset: str, minimum: float) -> Non
     pairs = fixed_pairs(state.task, 10_000, split="test")
     assert len(pairs) == 10_000
     assert exact_match(state, pairs) >= minimum
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("preset", ["induction", "recall"])
+def test_induction_heads_form_where_the_loss_falls(preset: str, seed: int) -> None:
+    torch.set_num_threads(1)
+    state = new_state(load_preset(preset).with_changes({"training.seed": seed}))
+    repeated = RepeatedTokens.like(fixed_pairs(state.task, 32, split="validation"), state.task, state.model)
+    losses, scores = {}, {}
+    for event in train(state):
+        if isinstance(event, EvaluationEvent):
+            losses[event.step], scores[event.step] = event.evaluation.loss, repeated.scores(state.model)
+    best = {step: each.induction.max().item() for step, each in scores.items()}
+    middle = max(best.values()) / 2 + min(best.values()) / 2
+    formed = next(step for step, score in best.items() if score > middle)
+    falls = {step: before / loss for (_, before), (step, loss) in pairwise(losses.items())}
+    fastest = max(falls, key=falls.get)
+    print(f"\n{preset}, seed {seed}: score {best[0]:.2f} to {max(best.values()):.2f}, ", end="")
+    print(f"half-way at step {formed}; the loss falls fastest at step {fastest}")
+    assert max(best.values()) > 3 * best[0]  # about that of uniform attention
+    assert abs(formed - fastest) <= 30
+    assert losses[formed - 40] > 5 * losses[formed + 40]
+    last = scores[state.preset.training.steps]
+    assert last.induction[1].max() == last.induction.max()  # in the second layer,
+    assert last.previous_token[0].max() == last.previous_token.max()  # with a head of the first that it needs
 
 
 @pytest.mark.parametrize("language", ["french", "german"])

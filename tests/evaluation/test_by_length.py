@@ -9,6 +9,7 @@ from core.storage.errors import InputError
 from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.tasks.addition import MAX_DIGITS
 from core.tasks.data import split_mask
+from core.tasks.recall import Induction, Recall
 from core.text.vocab import EOS_ID, PAD_ID
 
 
@@ -76,7 +77,8 @@ def test_pairs_of_every_length_are_distinct_and_correct():
         if task.length_unit == "digits in the longer number":
             beyond = min(beyond, MAX_DIGITS)
         step = 2 if task.scored_tokens == "masked tokens" else 1  # masked digits have two halves
-        assert task.lengths == range(step, beyond + 1, step)
+        if not isinstance(task, Induction | Recall):  # which count letters and pairs: tests/tasks/test_recall.py
+            assert task.lengths == range(step, beyond + 1, step)
         sets = held_out_by_length(task, per_length=10, lengths=task.lengths)
         assert max(sets) == task.lengths[-1]
         assert set(task.trained_lengths) - set(sets) <= {1, 2, 3}  # few or no inputs of these lengths are held out

@@ -202,7 +202,7 @@ def test_padding_and_chunks_change_nothing(preset, monkeypatch):
     pairs = fixed_pairs(task, 12, split="test")
     alone = measure_heads(model, task, pairs)
     padded = head_table(task, pairs, generate(model, pairs.src, max_steps=18, need_weights=True))
-    assert_frame_equal(alone, padded, atol=1e-4)
+    assert_frame_equal(alone[padded.columns], padded, atol=1e-4)
     monkeypatch.setattr(map_rows, "MAX_WEIGHTS", 1)  # one sequence at a time
     assert_frame_equal(alone, measure_heads(model, task, pairs), atol=1e-4)
 

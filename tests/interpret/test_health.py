@@ -10,6 +10,7 @@ from core.config import Preset, load_preset
 from core.interpret import health
 from core.interpret.health import HealthTaker, head_marks
 from core.interpret.health_measures import fixed_key_mass
+from core.interpret.induction import RepeatedTokens
 from core.interpret.snapshots import SnapshotTaker
 from core.models import forward_with_attention
 from core.models.hooks import hooks
@@ -119,6 +120,20 @@ def test_figures_of_heads_equal_those_computed_row_by_row_in_float64(preset):
             }
             for name, value in expected.items():
                 assert getattr(health, name)[block][layer][head] == pytest.approx(value, **CLOSE), (block, number, name)
+
+
+def test_only_heads_of_a_decoder_only_model_have_induction_scores(preset):
+    state = trained(preset, 4)
+    taker = taker_of(state)
+    health, _ = taker.measure(state.model, {})
+    if preset.model.family != "decoder-only":
+        assert health.induction == health.previous_token == {}
+        return
+    scores = RepeatedTokens.like(taker.pairs, state.task, state.model).scores(state.model)
+    for name in ("induction", "previous_token"):
+        of_heads = np.array(getattr(health, name)["decoder"])
+        assert of_heads == pytest.approx(getattr(scores, name).numpy(), **CLOSE)
+    assert health.induction != health.previous_token
 
 
 def test_diversity_and_change_equal_those_computed_row_by_row_in_float64(preset):

@@ -9,11 +9,13 @@ from core.config.suites import FormalLanguageConfig
 from core.config.tasks import (
     AdditionConfig,
     DigitsConfig,
+    InductionConfig,
     MaskedDigitsConfig,
     ModularConfig,
     NumbersConfig,
     NumberWordsConfig,
     PatternsConfig,
+    RecallConfig,
     ScanConfig,
     WordsConfig,
 )
@@ -33,6 +35,8 @@ CONFIGS = (
     FormalLanguageConfig(language="solve-equation"),
     FormalLanguageConfig(language="stack-manipulation"),
     ModularConfig(prime=13),
+    InductionConfig(),
+    RecallConfig(),
 )
 EVERY_TASK = pytest.mark.parametrize("task", [*map(build_task, CONFIGS)], ids=lambda task: type(task).__name__)
 

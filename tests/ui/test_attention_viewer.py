@@ -115,7 +115,9 @@ def test_a_run_without_snapshots_returns_its_metrics(trained, tmp_path):
 
 def test_a_model_too_large_for_maps_still_has_scores():
     record = replay_value([Snapshot(0, (), (), ((0.5,),), 0.25, 32)])
-    assert record["snapshots"] == [{"step": 0, "attention_mass": ((0.5,),), "marks": {}, "outputs": []}]
+    assert record["snapshots"] == [
+        {"step": 0, "attention_mass": ((0.5,),), "induction": None, "marks": {}, "outputs": []}
+    ]
     assert record["blocks"] == []
     assert record["scored_block"] is not None
 

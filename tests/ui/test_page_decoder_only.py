@@ -55,3 +55,6 @@ def test_its_training_can_be_replayed(lab):
     shape = record["snapshots"][-1]["outputs"][0]["maps"]["decoder"]["shape"]
     steps = len(record["snapshots"][-1]["outputs"][0]["tokens"])
     assert shape == (2, 2, steps, 6 + steps)
+    health = [each.health.heads for each in lab[RUN].replay.snapshots()]
+    assert [each["induction"] for each in record["snapshots"]] == [each.induction["decoder"] for each in health]
+    assert np.shape(health[-1].induction["decoder"]) == (2, 2)

@@ -52,7 +52,7 @@ def health_section(snapshots: Sequence[Snapshot]) -> HealthSection | None:
     shown = [head for head in heads if str(head) in marks] if is_partial else heads
     meanings = [f"{mark}: {text}." for mark, text in MARKS.items() if mark in marks.values()]
     rows = [_head_row(health, head, marks.get(str(head), "")) for head in shown[:MAX_LISTED]]
-    header = ["head", "entropy, nats", "of uniform", "distance", "reach", "change", "share of output", "mark"]
+    header = ["head", *_of_heads(health).values(), "mark"]
     table = [header, *rows] if rows else []
     unlisted = max(0, len(shown) - MAX_LISTED)
     return HealthSection(step, _text(health.perplexity), _parts(health), table, meanings, is_partial, unlisted)
@@ -71,9 +71,21 @@ def _parts(health: Health) -> Rows:
 
 
 def _head_row(health: Health, head: Head, mark: str) -> list[str]:
-    names = ("entropy", "entropy_share", "distance", "reach", "change", "output_share")
-    figures = [getattr(health.heads, name).get(head.block) for name in names]
+    figures = [getattr(health.heads, name).get(head.block) for name in _of_heads(health)]
     return [str(head), *(_text(of and of[head.layer - 1][head.head - 1]) for of in figures), mark or "–"]
+
+
+def _of_heads(health: Health) -> dict[str, str]:
+    """Return the titles of the measures of heads by name; those of induction only where they were measured."""
+    titles = {
+        "entropy": "entropy, nats",
+        "entropy_share": "of uniform",
+        "distance": "distance",
+        "reach": "reach",
+        "change": "change",
+        "output_share": "share of output",
+    }
+    return titles | ({"induction": "induction", "previous_token": "token before"} if health.heads.induction else {})
 
 
 def _text(value: Figure) -> str:

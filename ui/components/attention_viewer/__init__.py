@@ -135,6 +135,7 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1, subwords: bo
             {
                 "step": each.step,
                 "attention_mass": each.attention_mass,
+                "induction": each.health.heads.induction.get("decoder") if each.health else None,
                 "marks": head_marks(each.health.heads) if each.health else {},
                 "outputs": [
                     _output(output) | words_and_texts([*given.source], output.tokens, given.expected, subwords=subwords)

@@ -11,9 +11,9 @@ const VALIDATION = { key: "validation", label: "validation", color: "--validatio
 /** A score of 0 to 100 as a share. */
 const asShare = (score) => (score == null ? null : score / 100);
 
-/** One line per scored head, the open one ({ layer, head } or null) on top, and the score of uniform attention. */
-function scoreSeries({ snapshots, facts }, open) {
-  const scores = snapshots.at(-1)?.attention_mass ?? [];
+/** One line per scored head, the open one ({ layer, head } or null) on top, and the score of uniform attention, if known. */
+function scoreSeries({ snapshots }, name, uniform, open) {
+  const scores = snapshots.at(-1)?.[name] ?? [];
   const heads = scores.flatMap((each, layer) => each.map((_, head) => ({ layer: layer + 1, head: head + 1 })));
   const isOpen = (each) => open?.layer === each.layer && open?.head === each.head;
   const key = ({ layer, head }) => layer + "." + head;
@@ -25,18 +25,17 @@ function scoreSeries({ snapshots, facts }, open) {
     ...heads.filter(isOpen).map((each) => ({
       key: key(each), label: "layer " + each.layer + " head " + each.head, color: "--train", width: 3,
     })),
-    ...(facts.uniform_mass == null ? [] : [{ key: "uniform", label: "uniform", color: "--faint", width: 1.5, dash: [5, 4] }]),
+    ...(uniform == null ? [] : [{ key: "uniform", label: "uniform", color: "--faint", width: 1.5, dash: [5, 4] }]),
   ];
 }
 
 /** The scores of each head by training step, for the keys of `scoreSeries`. */
-function scoreLines({ snapshots, facts }) {
+function scoreLines({ snapshots }, name, uniform) {
   const x = snapshots.map((each) => each.step);
-  const heads = (snapshots.at(-1)?.attention_mass ?? []).flatMap((each, layer) => each.map((_, head) => [
-    layer + 1 + "." + (head + 1), { x, y: snapshots.map(({ attention_mass }) => attention_mass?.[layer]?.[head] ?? null) },
+  const heads = (snapshots.at(-1)?.[name] ?? []).flatMap((each, layer) => each.map((_, head) => [
+    layer + 1 + "." + (head + 1), { x, y: snapshots.map((snapshot) => snapshot[name]?.[layer]?.[head] ?? null) },
   ]));
-  const uniform = { x: [0, Math.max(1, ...x)], y: [facts.uniform_mass, facts.uniform_mass] };
-  return Object.fromEntries([...heads, ["uniform", uniform]]);
+  return Object.fromEntries([...heads, ["uniform", { x: [0, Math.max(1, ...x)], y: [uniform, uniform] }]]);
 }
 
 /** The first of the figures that decide that has a line on an axis from 0 to 1; exact match without any. */
@@ -59,6 +58,7 @@ export function makeReplayCharts(element, pick) {
       series: [VALIDATION], fixed: [0, 1], format: (share) => Math.round(100 * share) + " %", exact: (share) => formatPercent(share),
     }),
     scores: chart("scores", { series: [], fixed: [0, 1], exact: (score) => score.toFixed(2) }),
+    induction: chart("induction", { series: [], fixed: [0, 1], exact: (score) => score.toFixed(2) }),
   };
 
   /** The values at a training step as text, by chart. */
@@ -66,13 +66,15 @@ export function makeReplayCharts(element, pick) {
     const { points, evaluations } = metrics;
     const trained = points.loss[nearestIndex(points.step, step)];
     const evaluated = indexAtOrBefore(evaluations.step, step);
-    const mass = open && snapshots[at].attention_mass?.[open.layer - 1]?.[open.head - 1];
+    const scoreOf = (name) => open && snapshots[at][name]?.[open.layer - 1]?.[open.head - 1];
+    const [mass, induction] = [scoreOf("attention_mass"), scoreOf("induction")];
+    const head = open && "layer " + open.layer + " head " + open.head + ": ";
     return {
       loss: "train " + formatNumber(trained) + ", " + evaluatedOn(latest) + " " + formatNumber(evaluations.loss[evaluated]),
       accuracy: formatFigure({ measure, value: evaluations[measure][evaluated] })
         + (latest?.watched ? " on watched pairs" : measure === "exact_match" ? " of validation answers" : " on validation inputs"),
-      scores: mass == null ? "" : "layer " + open.layer + " head " + open.head + ": " + mass.toFixed(2)
-        + ", uniform attention: " + facts.uniform_mass.toFixed(2),
+      scores: mass == null ? "" : head + mass.toFixed(2) + ", uniform attention: " + facts.uniform_mass.toFixed(2),
+      induction: induction == null ? "" : head + induction.toFixed(2),
     };
   }
 
@@ -87,12 +89,14 @@ export function makeReplayCharts(element, pick) {
       const lines = {
         loss: { train: { x: points.step, y: points.loss }, validation: { x: evaluations.step, y: evaluations.loss } },
         accuracy: { validation: { x: evaluations.step, y: measure === "bleu" ? evaluations.bleu.map(asShare) : evaluations[measure] } },
-        scores: scoreLines(replay),
+        scores: scoreLines(replay, "attention_mass", facts.uniform_mass),
+        induction: scoreLines(replay, "induction", null),
       };
       const evaluated = { ...VALIDATION, label: evaluatedOn(replay.latest) };
       charts.loss.setSeries([TRAIN, evaluated]);
       charts.accuracy.setSeries([evaluated]);
-      charts.scores.setSeries(scoreSeries(replay, open));
+      charts.scores.setSeries(scoreSeries(replay, "attention_mass", facts.uniform_mass, open));
+      charts.induction.setSeries(scoreSeries(replay, "induction", null, open));
       const shared = {
         from: 0, to: Math.max(1, lastStep(points), lastStep(evaluations)), cursor: step, stops: snapshots.map((each) => each.step),
       };
@@ -103,6 +107,7 @@ export function makeReplayCharts(element, pick) {
         setText(figureOf(name).querySelector(".figures"), figures[name]);
       }
       figureOf("scores").hidden = !facts.scored_block;
+      figureOf("induction").hidden = !snapshots.at(-1).induction;
     },
   };
 }

@@ -29,6 +29,8 @@ const CHARTS = [
   { measure: "distance", title: "Attention distance of heads", caption: "tokens between query and key, weighted by attention", of: "head" },
   { measure: "change", title: "Change of heads", caption: "since the snapshot before · 0: unchanged · 1: other tokens only", fixed: [0, 1], of: "head" },
   { measure: "diversity", title: "Diversity of a layer’s heads", caption: "mean difference of two heads · 0: all attend alike · 1: all differ", fixed: [0, 1], of: "layer" },
+  { measure: "induction", title: "Induction score of heads", caption: "random tokens, repeated: attention on the token after the earlier occurrence", fixed: [0, 1], of: "head" },
+  { measure: "previous_token", title: "Previous-token score of heads", caption: "on the same tokens: attention on the token before", fixed: [0, 1], of: "head" },
 ];
 
 const FAINT = { color: "--faint", width: 0.8 };
