@@ -121,7 +121,13 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         # The current run
         run_outputs = train_tab.run_outputs | report_tab.run_outputs | attention_tab.run_outputs
         selected = {"bar": bar, "examples": decode_tab.examples, **run_outputs}
-        readable = {"text": ask.text, **decode_outputs}
+        refreshed = gr.State(None)  # the request that was decoded last without being asked for
+        again_outputs = decode_outputs | {"refreshed": refreshed}
+        catch_up_event: dict[str, Any] = decode_event | {
+            "fn": by_name(partial(_decode_requested_meanwhile, runs), decode_outputs),
+            "inputs": [refreshed, requested, *decode_inputs],
+        }
+        readable = {"text": ask.text, **again_outputs}
         run.change(
             by_name(show_errors(partial(_select_run, runs)), selected),
             [run, spec],
@@ -135,19 +141,14 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             concurrency_limit=4,
             **QUIET,
             **LATEST,
-        )
+        ).then(**catch_up_event)
         bar.pick(_picked_run, None, run, **QUIET)
         sweep_view.pick(_picked_run, None, run, **QUIET)
         bar.gone(partial(_run_to_open, runs), None, run, **QUIET)
-        refreshed = gr.State(None)  # the request that was decoded again last
         refresh_event: dict[str, Any] = decode_event | {
-            "fn": by_name(partial(_decode_again, runs), decode_outputs | {"refreshed": refreshed}),
+            "fn": by_name(partial(_decode_again, runs), again_outputs),
             "inputs": [requested, *decode_inputs],
-            "outputs": [*decode_outputs.values(), refreshed],
-        }
-        catch_up_event: dict[str, Any] = decode_event | {
-            "fn": by_name(partial(_decode_requested_meanwhile, runs), decode_outputs),
-            "inputs": [refreshed, requested, *decode_inputs],
+            "outputs": list(again_outputs.values()),
         }
         status = bar.status(
             by_name(partial(_run_updates, runs), run_outputs), [run, spec], list(run_outputs.values()), **QUIET
@@ -290,12 +291,12 @@ def _decode_readable(runs: VisitorRuns, run: str | None, text: str, spec: Interv
     """Decode with a run that has become the current one; an input that its task cannot read is replaced.
 
     Returns:
-        The updates of ``_decode`` and, if it was replaced, of the input; text that is being typed is left alone.
+        The updates of ``_unasked`` and, if it was replaced, of the input; text that is being typed is left alone.
     """
     shown, note = text, ""
     if run is not None:
         shown, note = decode.readable_input(runs[run], text or "")
-    updates = _decode(runs, run, shown, spec, *strategy)
+    updates = _unasked(runs, DecodeRequest(run, shown or "", strategy), spec)
     if note:
         updates["message"] = {"text": f"{note} {updates['message'].get('text', '')}".strip()}
     return updates if shown == text else updates | {"text": shown}
@@ -311,10 +312,14 @@ def _decode_again(
 ) -> Updates:
     """Decode the last requested input with the run's new weights; text that is being typed is left alone."""
     if requested is None or requested.run != run:
-        return _decode(runs, run, text, spec, *strategy)
-    updates = _decode(runs, run, requested.text, spec, *requested.strategy)
-    del updates["requested"]  # another input may have been requested during the decode
-    return updates | {"refreshed": requested}
+        requested = DecodeRequest(run, text or "", strategy)
+    return _unasked(runs, requested, spec)
+
+
+def _unasked(runs: VisitorRuns, request: DecodeRequest, spec: InterventionSpec) -> Updates:
+    """Decode what the visitor did not ask for now; what they request during the decode stays the last request."""
+    updates = _decode(runs, request.run, request.text, spec, *request.strategy)
+    return updates | {"refreshed": updates.pop("requested")}
 
 
 def _decode_requested_meanwhile(
@@ -326,9 +331,11 @@ def _decode_requested_meanwhile(
     spec: InterventionSpec,
     *strategy: Any,
 ) -> Updates:
-    """Decode what was requested while an earlier request was decoded again, whose answer may have come later."""
-    if refreshed is None or requested is None or requested == refreshed or requested.run != run:
+    """Decode what was requested during a decode that nobody asked for, whose answer may have come later."""
+    if refreshed is None or refreshed.run != run or requested == refreshed:
         return {}
+    if requested is None or requested.run != run:
+        return {"requested": refreshed}
     return _decode(runs, run, requested.text, spec, *requested.strategy)
 
 

@@ -101,9 +101,7 @@ def test_the_steps_of_a_recurrent_decoder_are_the_rows_of_one_head():
     kept = []
     model.score.register_forward_hook(lambda module, given, scores: kept.append(scores))
     tables = lab.attention(model, SRC, TGT_IN, pair=2, pad=styles.PAD)
-    expected = torch.stack(
-        [each[0, :, 0].softmax(dim=0) for each in kept[:7]]
-    )  # the last pass tells equal lengths apart
+    expected = torch.stack([each[0, :, 0].softmax(dim=0) for each in kept[-7:]])  # a pass before tells lengths apart
     assert_equal(tables, {"cross.1.1": expected})
     assert list(tables["cross.1.1"].index) == [str(each) for each in rows(2)[1][0].tolist()]
 

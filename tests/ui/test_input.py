@@ -109,9 +109,24 @@ def test_new_weights_decode_what_was_asked_for_and_not_what_is_being_typed(lab: 
 def test_a_request_of_another_run_is_not_repeated(lab: Runs):
     requested = DecodeRequest("words", "one", STRATEGY)
     again = page._decode_again(VisitorRuns(lab), requested, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
-    assert again["requested"] == DecodeRequest(SHIPPED, "1 2 3", STRATEGY)
+    assert again["refreshed"] == DecodeRequest(SHIPPED, "1 2 3", STRATEGY)
+    assert "requested" not in again
     first = page._decode_again(VisitorRuns(lab), None, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
     assert first["current_decode"].inspection.output == list("321")
+
+
+def test_what_is_requested_while_a_run_opens_is_decoded_after_it(lab: Runs):
+    mine = VisitorRuns(lab)
+    opened = page._decode_readable(mine, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
+    assert "requested" not in opened
+    refreshed, meanwhile = opened["refreshed"], DecodeRequest(SHIPPED, EXAMPLE, STRATEGY)
+
+    def caught_up(requested: DecodeRequest | None, run: str = SHIPPED) -> dict:
+        return page._decode_requested_meanwhile(mine, refreshed, requested, run, "4 5", NO_INTERVENTIONS, *STRATEGY)
+
+    assert caught_up(meanwhile)["current_decode"].inspection.output == list("9284")
+    assert caught_up(None) == caught_up(DecodeRequest("words", "one", STRATEGY)) == {"requested": refreshed}
+    assert caught_up(refreshed) == caught_up(meanwhile, run="words") == {}
 
 
 # ---- what Look inside says
@@ -160,4 +175,5 @@ def test_what_was_requested_while_an_earlier_request_was_decoded_again_is_decode
         return page._decode_requested_meanwhile(mine, *given)
 
     assert meanwhile(later)["address"]["parameters"]["input"] == "4 5 6"
-    assert meanwhile(former) == meanwhile(None) == meanwhile(later, run="another") == {}
+    assert meanwhile(former) == meanwhile(later, run="another") == {}
+    assert meanwhile(None) == {"requested": former}
