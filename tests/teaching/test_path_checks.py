@@ -161,6 +161,11 @@ def test_rows_that_do_not_sum_to_one_explain_nothing_else(line, broken, style):
         assert finding(examination, check).sentence == "Not checked: rows of attention weights do not sum to 1."
 
 
+def test_a_single_query_has_no_columns_to_sum():
+    examination = examine(edited("scores.softmax(dim=1)", "scores.softmax(dim=0)"), "GRU with attention")
+    assert "over the queries" not in finding(examination, "attention rows").sentence
+
+
 def test_an_inverted_causal_mask_is_not_called_missing():
     examination = examine(edited("masked_fill(~mask, -1e9)", "masked_fill(mask, -1e9)"), "matmul")
     assert "none on earlier ones: the causal mask is flipped" in finding(examination, "causal leak").sentence

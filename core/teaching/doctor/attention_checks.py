@@ -32,7 +32,7 @@ def check_row_sums(calls: list[AttentionCall]) -> Finding:
     if deviation < TOLERANCE:
         return Finding(name, "green", "Every row of attention weights sums to 1.", deviation)
     sentence = f"Rows of attention weights do not sum to 1: the largest deviation is {deviation:.2f}."
-    if all(_deviation_from_one(call, dim=-2) < TOLERANCE for call in calls):
+    if all(call.weights.shape[-2] > 1 and _deviation_from_one(call, dim=-2) < TOLERANCE for call in calls):
         sentence += " The columns do: the softmax is over the queries."
         return Finding(name, "red", sentence, deviation, "softmax-over-queries")
     return Finding(name, "red", sentence, deviation)
