@@ -17,6 +17,8 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "100000")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Gradio asks matplotlib for its backend at every event; without one, that imports pyplot, half a second.
+os.environ.setdefault("MPLBACKEND", "agg")
 
 import torch
 

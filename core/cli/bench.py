@@ -12,7 +12,7 @@ import torch
 from core.storage.errors import InputError
 
 # Programs of their own, because core must not import ui; by subject
-PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "load": "load"}
+PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "load": "load", "waits": "waits"}
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

@@ -115,5 +115,6 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="sources that both decode together (default: each batches in its own way)",
     )
+    subjects.add_parser("waits", help="how long a person waits for each command and for what is pressed on the page")
     for subject in subjects.choices.values():
         add_json(subject)

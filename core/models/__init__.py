@@ -1,6 +1,9 @@
 """Sequence-to-sequence models with one interface, ``Seq2Seq``; a family's module is imported when it is built."""
 
+from typing import Any
+
 import torch
+from torch.overrides import TorchFunctionMode
 
 from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig, WatchedModelConfig
 from core.models.attention_maps import AttentionMaps, AttentionRecorder, forward_with_attention
@@ -40,8 +43,16 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
 
 def outline_model(config: ModelConfig, task: Task) -> Seq2Seq:
     """Return a model with shapes but no data: its tensors are on PyTorch's meta device and take no memory."""
-    with torch.device("meta"):
+    with torch.device("meta"), _NormalSkipped():
         return assemble_model(config, task, None)
+
+
+class _NormalSkipped(TorchFunctionMode):
+    """Skips normal draws: on the meta device they only import PyTorch's compiler, which takes a second and 75 MB."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        return kwargs["tensor"] if func is torch.nn.init.normal_ else func(*args, **kwargs)
 
 
 def parameters_of(config: ModelConfig, task: Task) -> int:

@@ -91,7 +91,7 @@ def test_the_shipped_run_has_no_bug_and_its_diagram_opens_its_heads(page: Page):
     page.get_by_text("Doctor: check this run").click()
     expect(page.locator("#doctor .verdict")).to_have_text("No bug found: all checks passed.")
     page.locator("#doctor summary").click()
-    expect(page.locator("#doctor .lights .green")).to_have_count(25)  # 5 of them of the recorded health
+    expect(page.locator("#doctor .lights .green")).to_have_count(29)  # 5 of them of the recorded health
     open_tab(page, "Train")
     page.get_by_text("Model architecture").click()
     expect(page.locator("#model .about")).to_contain_text("169,933 parameters")

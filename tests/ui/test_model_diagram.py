@@ -3,7 +3,9 @@
 import pytest
 
 from core.config import Preset, load_preset
-from ui.components.model_diagram import diagram_of, model_diagram_value
+from core.server.access import VisitorRuns
+from ui.components.component import RunRequest
+from ui.components.model_diagram import diagram_of, run_diagram
 
 
 def parts_of(name: str) -> list[dict]:
@@ -74,9 +76,8 @@ def test_the_modules_add_up_to_the_parameters(tiny: Preset, changes: dict):
     assert sum(parts) == diagram["parameters"]
 
 
-def test_without_a_run_there_is_no_diagram(runs):
-    assert model_diagram_value(runs, None) == {"columns": []}
-    assert model_diagram_value(runs, "digits-reversal-shipped")["parameters"] == 169_933
+def test_a_runs_diagram_counts_its_parameters(runs):
+    assert run_diagram(VisitorRuns(runs), RunRequest(run="digits-reversal-shipped"))["parameters"] == 169_933
 
 
 def test_recurrent_layers_of_either_side_are_listed_once():

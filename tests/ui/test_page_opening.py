@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from ui.serving.assets import asset_address, asset_route, first_scripts, head
 from ui.serving.gradio_files import component_files, file_route, files_in_page, opening_files
 from ui.serving.page_opening import PageOpening, first_types, quick_page, remove_endpoints
 
+ROOT = Path(__file__).parents[2]
 FRONTEND = Path(gr.__file__).parent / "templates/frontend"
 
 
@@ -133,3 +136,28 @@ def test_only_the_page_is_changed():
     assert "modulepreload" in client.get("/").text
     for path in ("/config", "/?status=404"):
         assert client.get(path).text == '<base href="./" /><head></head>'
+
+
+def test_what_the_first_visitor_waits_for_imports_neither_pyplot_nor_pytorchs_compiler():
+    program = """if True:
+        import sys
+        import app  # sets the environment
+        import gradio as gr
+        from gradio_client import Client
+        from core.config.listing import listed_presets
+        from core.models import parameters_of
+        from core.tasks import build_task
+
+        def repeat(text: str) -> str:
+            return text
+
+        with gr.Blocks() as page:
+            gr.api(repeat, api_name="repeat")
+        _, address, _ = page.launch(prevent_thread_lock=True, quiet=True)
+        assert Client(address, verbose=False).predict("word", api_name="/repeat") == "word"
+        for preset in listed_presets():
+            parameters_of(preset.model, build_task(preset.task))
+        print([name for name in ("torch._dynamo", "matplotlib.pyplot") if name in sys.modules])
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "[]"

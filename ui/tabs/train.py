@@ -15,7 +15,7 @@ from core.runs import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError, UnavailableError
 from ui.components.bench import bench
-from ui.components.model_diagram import model_diagram, model_diagram_value
+from ui.components.model_diagram import model_diagram
 from ui.components.notice import notice, problem
 from ui.components.preset_picker import preset_picker
 from ui.events import QUIET
@@ -79,7 +79,7 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool =
                 settings = notice(elem_id="settings")
                 reuse = gr.Button("Copy this run's settings", size="sm", scale=0, min_width=180, elem_id="reuse")
             with gr.Accordion("Model architecture", open=False, elem_id="model-section", elem_classes="fold"):
-                diagram = model_diagram()
+                diagram = model_diagram(runs)
         # Both are built by the browser when they are opened
         with gr.Column(elem_id="own-data", min_width=0, visible=False) as own_form:
             own_data.build(runs, form)
@@ -101,7 +101,7 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool =
 def run_updates(runs: VisitorRuns, run: str | None) -> Updates:
     """Return the updates for the current run: settings and model."""
     text = "" if run is None else settings_line(runs[run])
-    return {"settings": {"text": text}, "model": model_diagram_value(runs, run)}
+    return {"settings": {"text": text}, "model": {"run": run}}
 
 
 def import_run(runs: VisitorRuns, path: str | None) -> Updates:

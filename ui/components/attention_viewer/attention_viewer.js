@@ -340,7 +340,9 @@ export function mount({ element, props, server, watch }) {
       endPlayback();
       preview = null;
       Object.assign(selected, { mode: "decode", block, row: row ?? null, cell: null, part: null });
-      selected.heads[block] = head ? { layer, head } : null;
+      const hasLayer = layer && value.decode?.maps[block]?.shape[0] >= layer;
+      const best = hasLayer ? bestHead(viewOf(value.decode, block), layer) : null;
+      selected.heads[block] = head ? { layer, head } : best;
     } else if (!isFirst && !isReplaying() && decodeKey(value) !== decodeKey(before)) {
       endPlayback();
       preview = selected.row = selected.cell = null;

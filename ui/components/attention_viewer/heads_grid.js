@@ -15,6 +15,13 @@ export function makeHeadsGrid(box, { lock, preview }) {
   let key = ""; // of the heads in the grid
   let cells = [];
   let seen = ""; // the head that was scrolled to
+  let pointed = null; // the head under the pointer
+
+  function point(each) {
+    if (pointed?.layer === each?.layer && pointed?.head === each?.head) return;
+    pointed = each;
+    preview(each);
+  }
 
   /** Scroll the box, not the page, to a head that is selected, if many layers hide it. */
   function reveal({ layer, head, label }) {
@@ -30,7 +37,8 @@ export function makeHeadsGrid(box, { lock, preview }) {
     const name = "layer " + layer + ", head " + head;
     const radio = make("input", { type: "radio", name: group, "aria-label": name, onchange: () => lock({ layer, head }) });
     const label = make("label", { class: "thumbnail", title: name }, radio, ...thumbnail.nodes);
-    label.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && preview({ layer, head }));
+    // a move, because a grid that opens under a resting pointer is entered too
+    label.addEventListener("pointermove", (event) => event.pointerType === "mouse" && point({ layer, head }));
     return { layer, head, thumbnail, radio, label };
   }
 
@@ -50,7 +58,7 @@ export function makeHeadsGrid(box, { lock, preview }) {
         ...cells.filter((each) => each.layer === at + 1).map((each) => each.label)))));
   }
 
-  box.addEventListener("pointerleave", () => preview(null));
+  box.addEventListener("pointerleave", () => point(null));
 
   return {
     /** Draw all heads; rebuild the grid only if there are other heads than before. */

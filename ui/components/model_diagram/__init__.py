@@ -1,6 +1,6 @@
 """The model architecture: the modules of a run's model with output shapes and parameter counts."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from core.interpret.shape_trace import Shape, TensorTrace, trace_shapes
 from core.models import parameters_of
 from core.server.access import VisitorRuns
 from core.tasks import build_task
-from ui.components.component import component
+from ui.components.component import RunRequest, component, validated
 
 _LABELS = {
     "self_attention": "self-attention",
@@ -40,22 +40,21 @@ _INNER_MODULES = (
 _ENCODER_NAMES = ("src", "encoder")
 
 
-def model_diagram() -> gr.HTML:
-    """Build the component. Value: ``model_diagram_value``.
+def model_diagram(runs: VisitorRuns) -> gr.HTML:
+    """Build the component. Value: ``{"run": name}``, or None as the name; the script asks for the diagram to show it.
 
     Event: ``.inspect(fn)`` with ``evt.block, evt.layer``, when the visitor opens an attention block.
     """
-    return component("model_diagram", elem_id="model", events=["inspect"])
+    functions = {"diagram": validated(RunRequest, partial(run_diagram, runs))}
+    return component("model_diagram", elem_id="model", events=["inspect"], server_functions=functions)
 
 
-def model_diagram_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
-    """Return the diagram of a run's model as the component's value."""
-    if run is None:
-        return {"columns": []}
-    preset = runs[run].preset
-    if preset.is_watched:
-        return {"columns": [], "missing": f"{preset.task.summary}: its modules are not here."}
-    return diagram_of(preset, runs[run].folder.pairs)
+def run_diagram(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
+    """Return the diagram of a run's model, as ``diagram_of`` does."""
+    run = runs[request.run]
+    if run.preset.is_watched:
+        return {"columns": [], "missing": f"{run.preset.task.summary}: its modules are not here."}
+    return diagram_of(run.preset, run.folder.pairs)
 
 
 @lru_cache(64)

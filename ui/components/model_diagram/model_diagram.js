@@ -2,9 +2,12 @@
 // Event: 'inspect' {block, layer}, to see the heads of an attention block.
 
 import { make, setText, partsOf } from "../../web/dom.js";
+import { callServer } from "../../web/server.js";
 
-export function mount({ element, trigger, props, watch }) {
+export function mount({ element, trigger, props, server, watch }) {
   const part = partsOf(element);
+  let isVisible = false;
+  let asked; // the run whose diagram is shown or on its way
 
   function sizes({ shape, weights, parameters, calls }) {
     const texts = [shape, weights ? "attention weights " + weights : "", calls > 1 ? calls + " calls" : "",
@@ -24,12 +27,22 @@ export function mount({ element, trigger, props, watch }) {
       } }, line(part));
   }
 
-  function show() {
-    const { columns = [], parameters = 0, batch = 0, missing = "" } = props.value ?? {};
+  /** Show the current run's model once it is in view: tracing its shapes takes the server a second. */
+  async function load() {
+    const run = props.value?.run ?? null;
+    if (!isVisible || run === asked) return;
+    asked = run;
+    const diagram = run === null ? {} : await callServer(server, "diagram", { run });
+    if (asked !== run) return;
+    if (!diagram) asked = undefined; // the next look asks again
+    show(diagram ?? { missing: "The server did not answer. Close this section and open it again." });
+  }
+
+  function show({ columns = [], parameters = 0, batch = 0, missing = "", error = "" }) {
     setText(part("about"), columns.length
       ? parameters.toLocaleString("en") + " parameters. Shapes are those of a training batch of " + batch + ": batch × tokens × features; "
         + "attention weights: batch × heads × queries × keys. Press an attention block to see its heads."
-      : missing || "No run yet. Train one: its modules appear here.");
+      : error || missing || "No run yet. Train one: its modules appear here.");
     const blocks = columns.flatMap(({ parts }) => parts.flatMap(({ inner }) => inner.map(({ block }) => block)));
     const link = blocks.includes("cross") ? "encoder output → keys and values of each cross-attention"
       : blocks.includes("decoder") ? "processed by the same layers, before the output"
@@ -39,6 +52,9 @@ export function mount({ element, trigger, props, watch }) {
       at === 0 ? make("p", { class: "memory muted" }, "↳ " + link) : null)));
   }
 
-  show();
-  watch("value", show);
+  new IntersectionObserver((entries) => {
+    isVisible = entries.at(-1).isIntersecting;
+    load();
+  }).observe(element);
+  watch("value", load);
 }
