@@ -89,6 +89,7 @@ class MemoryEstimate:
         return KERNELS + int(KEPT_BLOCKS * self.allocated)
 
 
+@lru_cache(256)  # the page repeatedly estimates the presets that it lists
 def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path | None = None) -> MemoryEstimate:
     """Estimate the memory to train with batches of ``batch_size`` sequences of ``length`` tokens, BOS and EOS included.
 
@@ -114,13 +115,12 @@ def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path
     activations = sum(by_part.values())
     # The gradients of an update's first part exist during its further ones; otherwise they replace the activations.
     kept = total if preset.training.gradient_accumulation_steps > 1 or part_size < batch_size else 0
-    update, evaluation = kept + _update_peak(model, ids, preset.training), total + _evaluation_peak(preset, model)
+    update, evaluation = kept + _update_peak(model, ids, preset.training), total + _evaluation_peak(preset, pairs)
     temporary = max(0, max(update, evaluation) - total - activations)
     optimizer = _optimizer_bytes(preset, model)
     return MemoryEstimate(total, total, optimizer, activations, temporary, by_part, weights)
 
 
-@lru_cache(256)  # the page repeatedly estimates the presets that it lists
 def training_memory(preset: Preset, pairs: Path | None = None) -> MemoryEstimate:
     """Estimate the memory to train a preset, with its batches and its longest sequences."""
     length, tokens = preset.longest_sequence, preset.training.tokens_per_batch
@@ -258,8 +258,10 @@ def _layers_as_on_cpu(model: Seq2Seq, config: TrainingConfig) -> Iterator[None]:
             hook.remove()
 
 
-def _evaluation_peak(preset: Preset, model: Seq2Seq) -> int:
+@lru_cache(256)  # it does not depend on the batch, of which ``describe`` estimates many
+def _evaluation_peak(preset: Preset, pairs: Path | None) -> int:
     """Return the peak bytes allocated by an evaluation of the longest sequences: a scored pass, or a decode."""
+    model = outline_model(preset.model, build_task(preset.task, pairs=pairs))
     length, sequences = preset.longest_sequence, preset.training.validation_sequences
     scored = torch.full(
         (min(sequences, sequences_per_pass(model, length, most=MAX_SCORED_FLOATS)), length), BOS_ID, device="meta"
