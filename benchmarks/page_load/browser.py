@@ -1,4 +1,4 @@
-"""``bench browser``: the page in Chromium: time to open, time to see a training start, and the cost of an open page.
+"""``bench browser``: what it costs a training that a page in Chromium is open and follows it.
 
 Needs Playwright and Chromium (``requirements-dev.txt``). No other program should run at the same time.
 """
@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,9 @@ CHROMIUM_FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-REPEATS, RATE_PAIRS, RATE_STEPS = 5, 6, 500
-SETTLE_MS = 6000  # seconds in which an opened page measures the training times of the listed presets
-TARGETS = {
-    "opened_seconds": 2.0,
-    "moving_seconds": 1.0,
-}
+RATE_PAIRS, RATE_STEPS = 6, 500
+SETTLE_MS = 6000  # in which an opened page measures the training times of the listed presets
 LEAST_RATE = 0.95  # of the training's rate without a page
-# A point of the loss chart that was not there before Train was pressed.
-MOVING = "() => /^[1-9]/.test(document.querySelector('#run-bar .steps')?.textContent ?? '')"
 ANSWERED = """() => document.querySelectorAll('#bench-view .answer').length >= 3
   && [...document.querySelectorAll('#bench-view .map canvas')].filter((map) => map.width > 10).length >= 4"""
 
@@ -49,27 +43,14 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object in the last line")
     options = parser.parse_args()
     sys.setswitchinterval(0.001)  # as in app.py
-    results: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as (runs, address), sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM_FLAGS))
-        for name, value in measure(browser, runs, address):
-            results[name] = value
-            target = f"  (at most {TARGETS[name]:g})" if name in TARGETS else ""
-            print(f"{name:24} {value:12,.3f}{target}", flush=True)  # the last figure takes minutes
+        rate = rate_with_page(browser, runs, address)
         browser.close()
+    print(f"rate_with_page {rate:.3f}  (at least {LEAST_RATE:g})")
     if options.json:
-        print(json.dumps({"benchmark": "browser"} | results))
-    missed = [name for name, most in TARGETS.items() if results[name] > most]
-    missed += ["rate_with_page"] * (results["rate_with_page"] < LEAST_RATE)
-    print(f"missed: {', '.join(missed)}" if missed else "all targets reached")
-    return 1 if missed else 0
-
-
-def measure(browser: Browser, runs: Runs, address: str) -> Iterator[tuple[str, float]]:
-    """Yield each figure with its name."""
-    yield "opened_seconds", median_of(lambda: open_seconds(browser, address))
-    yield "moving_seconds", median_of(lambda: moving_seconds(browser, runs, address))
-    yield "rate_with_page", rate_with_page(browser, runs, address)
+        print(json.dumps({"benchmark": "browser", "rate_with_page": rate}))
+    return 1 if rate < LEAST_RATE else 0
 
 
 @contextmanager
@@ -85,12 +66,6 @@ def served(root: Path) -> Iterator[tuple[Runs, str]]:
         page.close()
 
 
-def median_of(measure: Callable[[], float]) -> float:
-    """Return the median of some measurements after one that is not counted."""
-    measure()
-    return statistics.median(measure() for _ in range(REPEATS))
-
-
 @contextmanager
 def opened(browser: Browser, address: str) -> Iterator[Page]:
     """Open the page in a new context, as a visitor who has seen the tour."""
@@ -102,35 +77,6 @@ def opened(browser: Browser, address: str) -> Iterator[Page]:
         yield page
     finally:
         context.close()
-
-
-def open_seconds(browser: Browser, address: str) -> float:
-    """Return the time from opening the page to the answers of the shipped run with its heads drawn."""
-    started = time.perf_counter()
-    with opened(browser, address) as page:
-        page.wait_for_function(ANSWERED, polling=20)
-        return time.perf_counter() - started
-
-
-def moving_seconds(browser: Browser, runs: Runs, address: str) -> float:
-    """Return the time from pressing Train to the first training step on the page."""
-    with opened(browser, address) as page:
-        page.locator("#train:enabled").wait_for()
-        page.wait_for_timeout(SETTLE_MS)
-        started = time.perf_counter()
-        page.locator("#train").click()
-        page.wait_for_function(MOVING, polling=20)
-        seconds = time.perf_counter() - started
-    stop_all(runs)
-    return seconds
-
-
-def stop_all(runs: Runs) -> None:
-    """Stop every run and wait until none is active."""
-    for live in runs.active():
-        runs.stop(live.folder.name)
-    while runs.active():
-        time.sleep(0.05)
 
 
 def rate_with_page(browser: Browser, runs: Runs, address: str) -> float:

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks.page_load.app_process import AppProcess
-from benchmarks.page_load.browser import ANSWERED, CHROMIUM_FLAGS, MOVING
+from benchmarks.page_load.browser import ANSWERED, CHROMIUM_FLAGS
 from core.runs import DEFAULT_ROOT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -201,13 +201,13 @@ def _tab(page: Page, name: str) -> None:
 def _train(page: Page) -> float:
     """From Train to the first update on the page."""
     before = page.locator("#run-bar .steps").text_content()
+    is_moving = f"""() => {{
+      const steps = document.querySelector('#run-bar .steps').textContent;
+      return steps !== {before!r} && /^[1-9]/.test(steps);
+    }}"""
     seconds = _timed(
         lambda: page.locator("#train").click(),
-        lambda: page.wait_for_function(
-            f"() => document.querySelector('#run-bar .steps')?.textContent !== {before!r} && ({MOVING})()",
-            polling=20,
-            timeout=PATIENCE,
-        ),
+        lambda: page.wait_for_function(is_moving, polling=20, timeout=PATIENCE),
     )
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#run-bar .status")).to_have_text("stopped")

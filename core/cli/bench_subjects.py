@@ -36,7 +36,7 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         help="pairs of an input and a changed one, per seed (default: 500)",
     )
     add_preset(agreement, required=False, default="digits-reversal")
-    subjects.add_parser("browser", help="the page in Chromium: opening it, seeing a training move, and what that costs")
+    subjects.add_parser("browser", help="what it costs a training that a page in Chromium follows it")
     classroom = subjects.add_parser("class", help="a teacher and a class of students who train and look inside")
     classroom.add_argument("--students", type=int, default=40, metavar="N", help="number of students (default: 40)")
     classroom.add_argument("--minutes", type=float, default=3.0, metavar="N", help="least duration (default: 3)")

@@ -25,6 +25,7 @@ SAME_SYMBOLS = ("reverse-string", "duplicate-string", "odds-first", "compute-sqr
 class ScanConfig(TaskSection):
     """The commands of SCAN (Lake & Baroni 2018) and their actions, in one of its splits."""
 
+    title: ClassVar[str] = "SCAN"
     length_field: ClassVar[str] = "max_training_actions"
     num_distinct: ClassVar[int] = SCAN_COMMANDS
     longest_source: ClassVar[int] = SCAN_WORDS
@@ -52,6 +53,7 @@ class ScanConfig(TaskSection):
 class FormalLanguageConfig(OneLengthConfig):
     """Inputs of one of the fifteen formal languages of Delétang et al. 2023, and their answers."""
 
+    title: ClassVar[str] = "Formal languages"
     family: Literal["formal-language"] = "formal-language"
     language: Annotated[
         Literal[
@@ -101,6 +103,7 @@ class FormalLanguageConfig(OneLengthConfig):
 class ModularConfig(TaskSection):
     """All pairs of numbers modulo a prime and one operation, of which a share is trained on (Power et al. 2022)."""
 
+    title: ClassVar[str] = "Modular arithmetic"
     length_field: ClassVar[str] = "prime"
     longest_source: ClassVar[int] = 3
     longest_answer: ClassVar[int] = 1
@@ -194,6 +197,7 @@ class InductionConfig(TaskSection):
 class RecallConfig(TaskSection):
     """Pairs of a key and a value, then keys whose values are to be recalled (MQAR, Arora et al. 2023)."""
 
+    title: ClassVar[str] = "Associative recall"
     shared_vocabulary: ClassVar[bool] = True
     length_field: ClassVar[str] = "max_pairs"
 

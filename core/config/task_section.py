@@ -39,6 +39,11 @@ class TaskSection(Section):
         return {field: value for field, value in document.items() if field not in cls.retired}
 
     @property
+    def title(self) -> str:
+        """The name of the task family for people."""
+        return str(type(self).model_fields["family"].default).replace("-", " ").capitalize()
+
+    @property
     def shared_vocabulary(self) -> bool:
         """Whether source and target have the same vocabulary."""
         return False

@@ -5,7 +5,14 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig, WatchedModelConfig
+from core.config.sections import (
+    BlocksConfig,
+    DecoderOnlyConfig,
+    EncoderOnlyConfig,
+    GRUConfig,
+    ModelConfig,
+    WatchedModelConfig,
+)
 from core.models.attention_maps import AttentionMaps, AttentionRecorder, forward_with_attention
 from core.models.seq2seq import Seq2Seq
 from core.storage.errors import UnavailableError
@@ -57,6 +64,9 @@ class _NormalSkipped(TorchFunctionMode):
 
 def parameters_of(config: ModelConfig, task: Task) -> int:
     """Return how many parameters a model has, without allocating them."""
+    if isinstance(config, BlocksConfig) and config.positions not in ("learned", "relative-bias"):
+        # Tables have no parameters, and arithmetic on the meta device also imports PyTorch's compiler.
+        config = config.model_copy(update={"positions": "none"})
     return count_parameters(outline_model(config, task))
 
 

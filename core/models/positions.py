@@ -9,11 +9,6 @@ from torch import nn
 from core.config.sections import BlocksConfig
 
 
-def _has_no_data() -> bool:
-    """Return whether tensors are made on the meta device, where arithmetic imports PyTorch's compiler for a second."""
-    return torch.get_default_device().type == "meta"
-
-
 def sinusoidal_positions(
     length: int, d_model: int, *, in_halves: bool = False, is_fairseq: bool = False
 ) -> torch.Tensor:
@@ -23,8 +18,6 @@ def sinusoidal_positions(
     section 3.5). ``in_halves`` puts all sines before all cosines, as Marian does. ``is_fairseq`` does so too, divides
     by d_model - 2 instead, and counts positions from 2.
     """
-    if _has_no_data():
-        return torch.empty(length, d_model)
     position, divisor = torch.arange(length, dtype=torch.float64)[:, None] + 2 * is_fairseq, d_model - 2 * is_fairseq
     frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000) / divisor))
     angle = position * frequency  # (length, d_model / 2)
@@ -34,8 +27,6 @@ def sinusoidal_positions(
 
 def alibi_slopes(num_heads: int) -> torch.Tensor:
     """Return the per-head slopes of ALiBi, (H,) float32: 2^(-8h / H) for h = 1 … H (Press et al. 2022)."""
-    if _has_no_data():
-        return torch.empty(num_heads)
     return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
 
 
@@ -57,8 +48,6 @@ def rotary_inv_freq(head_dim: int, base: float, period: int = 0) -> torch.Tensor
 
     With a ``period``, positions repeat after it: each pair of dimensions makes whole turns, 2π(i + 1) / period.
     """
-    if _has_no_data():
-        return torch.empty(head_dim // 2)
     pair = torch.arange(head_dim // 2)
     return 2 * math.pi / period * (pair + 1) if period else base ** (-pair / (head_dim // 2))
 

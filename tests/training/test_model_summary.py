@@ -5,7 +5,7 @@ import torch
 
 from core.__main__ import main
 from core.config import load_preset, preset_names
-from core.models import count_parameters, outline_model
+from core.models import count_parameters, outline_model, parameters_of
 from core.tasks import build_task
 from core.training.model_summary import layer_groups, parameter_shapes, parameters_by_module
 from tests.support.command_output import last_json
@@ -14,8 +14,10 @@ from tests.support.command_output import last_json
 def test_modules_and_shapes_add_up_to_all_parameters():
     for name in preset_names():
         preset = load_preset(name)
-        model = outline_model(preset.model, build_task(preset.task))
+        task = build_task(preset.task)
+        model = outline_model(preset.model, task)
         total = count_parameters(model)
+        assert parameters_of(preset.model, task) == total, name
         assert sum(parameters_by_module(model).values()) == total, name
         assert sum(torch.Size(shape).numel() for shape in parameter_shapes(model).values()) == total, name
 

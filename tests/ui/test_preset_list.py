@@ -102,3 +102,11 @@ def test_a_malformed_request_for_times_returns_an_error(request_):
     assert list(call(picker, "times", request_)) == ["error"]
     good = call(picker, "times", {"presets": ["tiny"], "chosen": "tiny"})
     assert good == {"times": {"tiny": "10 s"}}
+
+
+def test_families_have_the_names_that_people_know_them_by():
+    labels = {family["name"]: family["label"] for family in picker_value(first_preset())["families"]}
+    assert labels["scan"] == "SCAN"
+    assert labels["digits"] == "Digits"
+    assert labels["masked-digits"] == "Masked digits"
+    assert labels["plurals"] == "Plurals"

@@ -1,6 +1,7 @@
 """The list of presets for the preset picker: by task, the quickest to train first, with examples and training times."""
 
 import logging
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -36,16 +37,15 @@ def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
             is listed too.
         picked: the visitor's choice that opened the form, if it was one.
     """
-    families: dict[str, list[dict[str, Any]]] = {}
-    for preset in shipped_presets().values():
-        families.setdefault(family_of(preset), []).append(_listed(preset))
+    families = by_family({preset: _listed(preset) for preset in shipped_presets().values()})
     if chosen.name not in shipped_presets():
-        families.setdefault(chosen.task.family, []).insert(0, _listed(chosen))
+        found = next((each for each in families if each["name"] == chosen.task.family), None)
+        if found is None:
+            found = {"name": chosen.task.family, "label": chosen.task.title, "presets": []}
+            families.append(found)
+        found["presets"].insert(0, _listed(chosen))
     return {
-        "families": [
-            {"name": name, "label": name.replace("-", " ").capitalize(), "presets": presets}
-            for name, presets in families.items()
-        ],
+        "families": families,
         "chosen": chosen.name,
         "pairs": chosen.task.own_data,
         "picked": picked,
@@ -116,6 +116,19 @@ def _size(parameters: int) -> str:
     return f"{millions:.1f} M parameters" if millions < 10 else f"{millions:.0f} M parameters"
 
 
-def family_of(preset: Preset) -> str:
-    """Return the family that lists a preset: that of its task; a shipped one with pairs of its own has its own."""
-    return preset.name if preset.task.family == "own-pairs" else preset.task.family
+def by_family(listed: Mapping[Preset, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Group shipped presets by the family of their tasks; one with pairs of its own is a family of its own.
+
+    Args:
+        listed: what is shown of each preset.
+
+    Returns:
+        Of each family, in the order of its first preset, ``name``, ``label`` and ``presets``.
+    """
+    families: dict[str, dict[str, Any]] = {}
+    for preset, shown in listed.items():
+        is_own = preset.task.family == "own-pairs"
+        name = preset.name if is_own else preset.task.family
+        label = preset.name.replace("-", " ").capitalize() if is_own else preset.task.title
+        families.setdefault(name, {"name": name, "label": label, "presets": []})["presets"].append(shown)
+    return list(families.values())

@@ -12,7 +12,7 @@ from typing import Any
 from core.config import load_preset
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.storage.errors import InputError
-from ui.forms.preset_list import described_preset, family_of
+from ui.forms.preset_list import by_family, described_preset
 from ui.serving.assets import assets
 from ui.site.course import lesson_files, lesson_list
 from ui.site.graph_files import cache_folder
@@ -118,22 +118,17 @@ def page_files(cache: Path) -> dict[str, bytes]:
 
 def _index(labs: dict[str, Lab], presets: Sequence[str], runs: Sequence[str]) -> dict[str, Any]:
     """Return the lists of the page: presets by task, and runs."""
-    families: dict[str, list[dict[str, str]]] = {}
-    for name in presets:
-        preset = load_preset(name)
-        families.setdefault(family_of(preset), []).append(
-            {
-                "name": name,
-                "about": preset.description,
-                "example": described_preset(preset),
-                "size": f"{preset.training.steps:,} updates",
-            }
-        )
+    listed = {
+        preset: {
+            "name": preset.name,
+            "about": preset.description,
+            "example": described_preset(preset),
+            "size": f"{preset.training.steps:,} updates",
+        }
+        for preset in map(load_preset, presets)
+    }
     return {
-        "families": [
-            {"name": name, "label": name.replace("-", " ").capitalize(), "presets": listed}
-            for name, listed in families.items()
-        ],
+        "families": by_family(listed),
         "first": "digits-reversal-fast" if "digits-reversal-fast" in presets else next(iter(presets), ""),
         "runs": list(runs),
         "translator": next((name for name in runs if labs[name].facts["task"]["translates"]), None),
