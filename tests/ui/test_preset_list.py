@@ -29,6 +29,11 @@ def test_every_shipped_preset_is_listed_once_under_its_task_in_the_order_of_the_
     assert value["chosen"] == first_preset().name == listed_presets()[0].name
 
 
+def test_families_have_names_as_people_read_them():
+    labels = {family["name"]: family["label"] for family in picker_value(first_preset())["families"]}
+    assert {labels[name] for name in ("scan", "cogs", "formal-language")} == {"SCAN", "COGS", "Formal language"}
+
+
 def test_a_listed_preset_has_its_description():
     shown = {each["name"]: each for family in picker_value(first_preset())["families"] for each in family["presets"]}
     assert shown["tiny"] == {

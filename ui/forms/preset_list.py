@@ -13,6 +13,7 @@ from core.storage.errors import LabError
 from core.tasks import build_task
 from ui.components.preset_picker import TimesRequest
 
+ACRONYMS = ("scan", "cogs")  # families of tasks
 _SHOWN_CHARACTERS = 36  # of an example
 _log = logging.getLogger(__name__)
 
@@ -43,8 +44,7 @@ def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
         families.setdefault(chosen.task.family, []).insert(0, _listed(chosen))
     return {
         "families": [
-            {"name": name, "label": name.replace("-", " ").capitalize(), "presets": presets}
-            for name, presets in families.items()
+            {"name": name, "label": family_label(name), "presets": presets} for name, presets in families.items()
         ],
         "chosen": chosen.name,
         "pairs": chosen.task.own_data,
@@ -114,6 +114,11 @@ def _size(parameters: int) -> str:
         return f"{parameters / 1000:.0f} k parameters"
     millions = parameters / 1_000_000
     return f"{millions:.1f} M parameters" if millions < 10 else f"{millions:.0f} M parameters"
+
+
+def family_label(family: str) -> str:
+    """Return the name of a family of tasks as people read it."""
+    return family.upper() if family in ACRONYMS else family.replace("-", " ").capitalize()
 
 
 def family_of(preset: Preset) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from core.config import load_preset
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.storage.errors import InputError
-from ui.forms.preset_list import described_preset, family_of
+from ui.forms.preset_list import described_preset, family_label, family_of
 from ui.serving.assets import assets
 from ui.site.course import lesson_files, lesson_list
 from ui.site.graph_files import cache_folder
@@ -131,8 +131,7 @@ def _index(labs: dict[str, Lab], presets: Sequence[str], runs: Sequence[str]) ->
         )
     return {
         "families": [
-            {"name": name, "label": name.replace("-", " ").capitalize(), "presets": listed}
-            for name, listed in families.items()
+            {"name": name, "label": family_label(name), "presets": listed} for name, listed in families.items()
         ],
         "first": "digits-reversal-fast" if "digits-reversal-fast" in presets else next(iter(presets), ""),
         "runs": list(runs),
