@@ -11,7 +11,7 @@ MIN_DISTINCT = 1_000
 SCAN_COMMANDS = 20_910
 SCAN_WORDS, SCAN_ACTIONS = 9, 48  # of the longest command
 COGS_SENTENCES = 24_155  # trained on
-COGS_TRAINING_WORDS = 24  # of the longest sentence that is not of a generalization set
+COGS_TRAINING_WORDS = 22  # of the longest sentence trained on, its full stop included
 ONE_SYMBOL_ANSWERS = (
     "even-pairs",
     "parity-check",

@@ -181,8 +181,8 @@ def test_deeper_sets_have_every_depth_alike_and_fit_the_section(max_depth):
     config = CogsConfig(max_depth=max_depth)
     for side, longest in zip(task.table.widths, (config.longest_source, config.longest_answer), strict=True):
         assert 0.6 * longest <= side <= longest
-    for split in SPLITS:
-        assert task.all_pairs(split).lengths()[:, 0].max() - 2 <= task.max_length
+    longest = [int(task.all_pairs(split).lengths()[:, 0].max()) - 2 for split in SPLITS]  # without BOS and EOS
+    assert longest[0] == max(longest) == task.max_length
 
 
 def test_generalization_is_a_breakdown_apart_from_the_test_split():
