@@ -1,6 +1,7 @@
 """``bench suite``: a preset with every value of one setting, each trained with several seeds and tested.
 
-The splits of SCAN are tested on every held-out command, the formal languages on inputs longer than any trained on.
+The splits of SCAN are tested on every held-out command, the formal languages on inputs longer than any trained on, COGS
+on its test sentences and on each of its generalization sets.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from core.cli.compare import lengths_of
 from core.config import Preset
 from core.config.sections import Section
 from core.evaluation.accuracy import evaluate
+from core.evaluation.breakdown import measure_breakdown
 from core.evaluation.by_length import accuracy_by_length
 from core.interpret.trained import Trained
 from core.runs import Runs
@@ -31,25 +33,28 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
 
     Raises:
         InputError: the preset has no such setting, or it has another value or any number of values; or the lengths are
-            not a range.
+            not a range; or the task has no test sets.
     """
     preset = preset_from(options)
     values = _values(preset, options)
     lengths = lengths_of(options.lengths)
-    figures = ["exact match"] if lengths is None else ["exact match", "tokens"]
+    figures = ["exact match", *["tokens"] * (lengths is not None), *["test sets"] * bool(options.per_set)]
     columns = "".join(f"{figure:>12} {'worst':>8}" for figure in figures)
     print(f"{options.each:22}{columns} {'seconds':>8}  exact match by seed")
     results = {}
     for value in values:
         seeds = range(preset.training.seed, preset.training.seed + options.seeds)
         changed = [preset.with_changes({options.each: value, "training.seed": seed}) for seed in seeds]
-        runs = [_measure(each, lengths, options.per_length) for each in changed]
+        runs = [_measure(each, lengths, options) for each in changed]
         shares = {figure: [each[figure.replace(" ", "_")] for each in runs] for figure in figures}
         found = {figure: (statistics.median(each), min(each)) for figure, each in shares.items()}
         cells = "".join(f"{median:12.2%} {worst:8.2%}" for median, worst in found.values())
         seconds = statistics.median(each["seconds"] for each in runs)
         by_seed = " ".join(f"{share:.2%}" for share in shares["exact match"])
         print(f"{value:22}{cells} {seconds:8.1f}  {by_seed}", flush=True)
+        for name in runs[0].get("by_set", ()):
+            of_set = [each["by_set"][name] for each in runs]
+            print(f"  {name:48} {statistics.median(of_set):8.2%} {min(of_set):8.2%}")
         median, worst = found["exact match"]
         results[value] = {"median": median, "worst": worst, "runs": runs}
     return results
@@ -69,7 +74,7 @@ def _values(preset: Preset, options: argparse.Namespace) -> Sequence[str]:
     return values
 
 
-def _measure(preset: Preset, lengths: range | None, per_length: int) -> dict[str, Any]:
+def _measure(preset: Preset, lengths: range | None, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run = Runs(Path(folder)).create(preset)
         started = time.process_time()
@@ -77,7 +82,19 @@ def _measure(preset: Preset, lengths: range | None, per_length: int) -> dict[str
             for _ in events:
                 pass
         seconds = time.process_time() - started
-        return {"seed": preset.training.seed, "seconds": round(seconds, 1)} | _test(run.trained(), lengths, per_length)
+        trained = run.trained()
+        found = {"seed": preset.training.seed, "seconds": round(seconds, 1)}
+        found |= _test(trained, lengths, options.per_length)
+        return found | (_test_sets(trained, options.per_set) if options.per_set else {})
+
+
+def _test_sets(trained: Trained, per_set: int) -> dict[str, Any]:
+    """Test on pairs of each of the task's test sets."""
+    sets = trained.task.breakdown(1, generator=torch.Generator())
+    found = sets and measure_breakdown(trained.model, trained.task, sequences=per_set * len(sets.groups))
+    if not found:
+        raise InputError(f"--per-set={per_set} must be 0: the task has no test sets")
+    return {"test_sets": found.exact_match, "by_set": {each.name: each.exact_match for each in found.groups}}
 
 
 def _test(trained: Trained, lengths: range | None, per_length: int) -> dict[str, Any]:

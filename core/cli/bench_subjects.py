@@ -91,6 +91,9 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         "--lengths", metavar="A-B", help="test on every ninth length of a range, such as 41-500, not on held-out pairs"
     )
     suite.add_argument("--per-length", type=int, default=20, metavar="N", help="inputs per length (default: 20)")
+    suite.add_argument(
+        "--per-set", type=int, default=0, metavar="N", help="also test on N pairs of each test set (default: 0, none)"
+    )
     add_preset(suite, required=False, default="scan")
     sweeps = subjects.add_parser("sweeps", help="what a run of a sweep costs beside its training")
     sweeps.add_argument("--ray", metavar="ADDRESS", help="also measure runs on a Ray cluster, as sweep --ray")

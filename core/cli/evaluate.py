@@ -147,10 +147,11 @@ def _print_rates(rates: ErrorRates) -> None:
 
 def _print_breakdown(breakdown: BreakdownAccuracy) -> None:
     print(f"{breakdown.name}: {breakdown.sampling}")
-    print(f"  {'exact match':25} {breakdown.exact_match:9.4%}  of {breakdown.sequences}")
+    width = max(25, *(len(group.name) for group in breakdown.groups))
+    print(f"  {'exact match':{width}} {breakdown.exact_match:9.4%}  of {breakdown.sequences}")
     for group in breakdown.groups:
         bleu = "" if group.bleu is None else f", BLEU {group.bleu:.2f}"
-        print(f"  {group.name:25} {group.exact_match:9.4%}  of {group.sequences}{bleu}")
+        print(f"  {group.name:{width}} {group.exact_match:9.4%}  of {group.sequences}{bleu}")
 
 
 def _rates_as_json(rates: ErrorRates | None) -> dict[str, float] | None:

@@ -10,6 +10,8 @@ from core.config.task_section import OneLengthConfig, TaskSection, format_range
 MIN_DISTINCT = 1_000
 SCAN_COMMANDS = 20_910
 SCAN_WORDS, SCAN_ACTIONS = 9, 48  # of the longest command
+COGS_SENTENCES = 24_155  # trained on
+COGS_TRAINING_WORDS = 22  # of the longest sentence trained on, its full stop included
 ONE_SYMBOL_ANSWERS = (
     "even-pairs",
     "parity-check",
@@ -48,6 +50,44 @@ class ScanConfig(TaskSection):
         """A short description."""
         longest = f" above {self.max_training_actions} actions" if self.split == "length" else ""
         return f"SCAN, split {self.split}{longest}"
+
+
+class CogsConfig(TaskSection):
+    """English sentences and their logical forms, with 21 sets of what is not trained on: COGS (Kim & Linzen 2020)."""
+
+    title: ClassVar[str] = "COGS"
+    shared_vocabulary: ClassVar[bool] = True
+    length_field: ClassVar[str] = "max_depth"
+    num_distinct: ClassVar[int] = COGS_SENTENCES
+    summary: ClassVar[str] = "COGS, sentences to logical forms"
+
+    family: Literal["cogs"] = "cogs"
+    max_depth: Annotated[
+        int,
+        Field(
+            ge=3,
+            le=12,
+            description="clauses, or prepositional phrases, inside each other in the deepest test sentences; 12 is "
+            "official, training has 2",
+        ),
+    ] = 12
+    validation: Annotated[
+        Literal["in-distribution", "generalization"],
+        Field(
+            description="sentences to validate on: like those trained on, as published; or from the generalization "
+            "sets, none of them tested on"
+        ),
+    ] = "in-distribution"
+
+    @property
+    def longest_source(self) -> int:
+        """Words of the longest sentence, or an upper bound: clauses of 4 words and the innermost of 16."""
+        return max(48, 4 * self.max_depth + 16)  # 48: where subjects have phrases
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens of the longest logical form, or an upper bound: 34 of each clause and 108 of the innermost."""
+        return max(361, 34 * self.max_depth + 108)  # 361: where subjects have phrases
 
 
 class FormalLanguageConfig(OneLengthConfig):

@@ -5,7 +5,14 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from core.config.sections import FIXED
-from core.config.suites import FormalLanguageConfig, InductionConfig, ModularConfig, RecallConfig, ScanConfig
+from core.config.suites import (
+    CogsConfig,
+    FormalLanguageConfig,
+    InductionConfig,
+    ModularConfig,
+    RecallConfig,
+    ScanConfig,
+)
 from core.config.task_section import OneLengthConfig, TaskSection, format_range
 
 MIN_DISTINCT_SEQUENCES = 1_000
@@ -518,6 +525,7 @@ TaskConfig = (
     | PronunciationsConfig
     | TranslationConfig
     | ScanConfig
+    | CogsConfig
     | FormalLanguageConfig
     | ModularConfig
     | InductionConfig

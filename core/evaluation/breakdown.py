@@ -49,14 +49,13 @@ def measure_breakdown(
     breakdown = task.breakdown(sequences, generator=torch.Generator().manual_seed(DATA_SEED))
     if breakdown is None:
         return None
-    max_steps = breakdown.pairs.tgt_out.shape[1]
     exact: dict[str, int] = {}
     bleu: dict[str, float] = {}
     with evaluation_mode(model):
         for name, rows in breakdown.groups.items():
-            pairs = breakdown.pairs[rows]
+            pairs = breakdown.pairs[rows].trimmed()  # groups may have answers of very different lengths
             if headline_of(task).bleu_tokenizer is None:
-                exact[name] = count_exact(model, pairs, strategy, max_steps=max_steps)
+                exact[name] = count_exact(model, pairs, strategy, max_steps=pairs.tgt_out.shape[1])
                 continue
             outputs = decode_unpadded(model, pairs, strategy=strategy)
             exact[name] = int(outputs.is_exact.sum())

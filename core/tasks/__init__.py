@@ -7,6 +7,7 @@ from typing import Any
 
 from core.config.tasks import (
     AdditionConfig,
+    CogsConfig,
     DigitsConfig,
     FormalLanguageConfig,
     ImportedConfig,
@@ -74,6 +75,7 @@ TASKS: dict[type[TaskSection], str | Callable[[Any, Path | None], Task]] = {
     PronunciationsConfig: "core.tasks.pronunciations:Pronunciations",
     TranslationConfig: "core.tasks.translation:Translation",
     ScanConfig: "core.tasks.scan:Scan",
+    CogsConfig: "core.tasks.cogs:Cogs",
     FormalLanguageConfig: "core.tasks.formal_language:FormalLanguage",
     ModularConfig: "core.tasks.modular:Modular",
     InductionConfig: "core.tasks.recall:Induction",

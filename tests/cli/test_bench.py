@@ -60,6 +60,14 @@ def test_a_suite_tests_every_held_out_pair_of_each_seed(capsys):
     assert [(each["seed"], each["of"]) for each in runs] == [(0, 1_208), (1, 1_208)]
 
 
+def test_a_suite_tests_each_set_by_itself(capsys):
+    narrow = ["--set", "model.d_model=8", "--set", "model.d_ff=8", "--set", "task.max_training_actions=40"]
+    named = ["suite", "--values", "length", "--seeds", "1", "--per-set", "3", *SMALL, *narrow]
+    (run,) = run_bench(capsys, *named)["length"]["runs"]
+    assert list(run["by_set"]) == ["48 actions"]
+    assert run["test_sets"] == run["by_set"]["48 actions"]
+
+
 def test_a_suite_of_drawn_inputs_is_tested_on_a_range_of_lengths(capsys):
     languages = [
         "suite",
@@ -85,6 +93,7 @@ def test_a_suite_of_drawn_inputs_is_tested_on_a_range_of_lengths(capsys):
         (["--each", "task.max_training_actions"], "--each=task.max_training_actions must be a setting"),
         (["--each", "training.__doc__"], "--each=training.__doc__ must be a setting"),
         (["--lengths", "5"], "--lengths=5 must be two lengths"),
+        (["--values", "simple", "--per-set", "2", *SMALL], "--per-set=2 must be 0: the task has no test sets"),
     ],
 )
 def test_a_suite_refuses_what_it_cannot_train(capsys, arguments, message):

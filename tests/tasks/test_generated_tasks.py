@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from core.config.suites import FormalLanguageConfig
 from core.config.tasks import (
     AdditionConfig,
+    CogsConfig,
     DigitsConfig,
     InductionConfig,
     MaskedDigitsConfig,
@@ -32,6 +33,7 @@ CONFIGS = (
     MaskedDigitsConfig(min_half=2, max_half=5),
     NumberWordsConfig(),
     ScanConfig(split="length"),
+    CogsConfig(max_depth=3),
     FormalLanguageConfig(language="solve-equation"),
     FormalLanguageConfig(language="stack-manipulation"),
     ModularConfig(prime=13),
