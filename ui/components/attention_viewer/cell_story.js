@@ -82,13 +82,16 @@ function story(shown, inNumbers) {
     const of = cell.method === "linear" ? ["φ(query) of ", "φ(key) of "] : ["query of ", "key of "];
     const total = cell.divisor === 1
       ? "Their sum is the score: " + formatNumber(cell.sum)
+      : cell.location
+      ? "Their sum times the logarithm of the source's length: " + formatNumber(cell.sum) + " × " + formatNumber(1 / cell.divisor) + " = " + formatNumber(cell.sum / cell.divisor)
       : formatNumber(cell.sum) + " / √" + cell.query.length + " = " + formatNumber(cell.sum / cell.divisor);
     const bias = cell.bias === null ? "" : "; with the bias for the distance, " + formatNumber(cell.bias) + ": " + formatNumber(cell.sum / cell.divisor + cell.bias);
     return step(1, "Score", "does the query ask for what the key offers? (" + cell.query.length + " dimensions)",
       vectors([
         [of[0] + quoted(read), cell.query],
         [of[1] + quoted(key), cell.key],
-        [isAdditive ? "v · tanh(query + key)" : "product", cell.products, "Σ = " + formatNumber(cell.sum)],
+        ...(cell.location ? [["from the attention before", cell.location]] : []),
+        [isAdditive ? "v · tanh(query + key" + (cell.location ? " + attention before)" : ")") : "product", cell.products, "Σ = " + formatNumber(cell.sum)],
       ]),
       note(total + bias + (cell.visible[chosen.column] ? "." : "; the mask hides this key.")), replaced("scores"));
   }

@@ -154,6 +154,7 @@ def cell_value(cell: CellArithmetic, loaded: Trained) -> dict[str, Any]:
         "method": cell.method,
         "query": json_numbers(cell.query),
         "key": json_numbers(cell.key),
+        "location": None if cell.location is None else json_numbers(cell.location),
         "products": json_numbers(cell.products),
         "sum": json_number(cell.products.sum()),
         "divisor": json_number(cell.divisor),
