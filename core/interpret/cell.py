@@ -18,7 +18,8 @@ from torch import nn
 from core.evaluation.passes import evaluation_mode
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models import Seq2Seq
-from core.models.attention import AdditiveAttention, MultiHeadAttention, masked_softmax
+from core.models.additive_attention import AdditiveAttention, LocationSensitiveAttention
+from core.models.attention import MultiHeadAttention, log_length, masked_softmax
 from core.models.encoder_only import EncoderOnly
 from core.models.hooks import HookPoint, hooks
 from core.models.layers import DecoderLayer, EncoderLayer
@@ -75,11 +76,14 @@ class CellArithmetic:
     Attributes:
         head, row, column: the cell; row and column from 0.
         method: "dot product": q·k / √K (Vaswani et al. 2017, eq. 1); "linear": φ(q)·φ(k) with φ(x) = elu(x) + 1
-            (Katharopoulos et al. 2020); "additive": v·tanh(q + k) with q = W_s s and k = W_h h (Bahdanau et al. 2015).
+            (Katharopoulos et al. 2020); "additive": v·tanh(q + k) with q = W_s s and k = W_h h (Bahdanau et al. 2015),
+            and in location-sensitive attention v·tanh(q + k + l).
         query, key: (K,), as used in the products: φ(q) and φ(k) in linear attention, rotated with RoPE, q divided
             by the temperature, and times ``log_length`` for scores scaled by it.
-        products: (K,), by dimension: q·k, or v·tanh(q + k).
-        divisor: of the sum of the products: √K, or 1.
+        location: (K,), l = W_f f, computed from the weights of the previous step (Chorowski et al. 2015); None in all
+            attention that is not location-sensitive.
+        products: (K,), by dimension: q·k, or v·tanh(q + k + l).
+        divisor: of the sum of the products: √K, or 1; 1 / ``log_length`` in location-sensitive attention.
         bias: (Tk,) added to the scores, by ALiBi; None without one.
         scores: (Tk,), after the division and the bias.
         visible: (Tk,) bool, False where the mask hides the key.
@@ -102,6 +106,7 @@ class CellArithmetic:
     method: Method
     query: torch.Tensor
     key: torch.Tensor
+    location: torch.Tensor | None
     products: torch.Tensor
     divisor: float
     bias: torch.Tensor | None
@@ -234,13 +239,19 @@ def _additive(
     module = cast(AdditiveAttention, model.attention[head.block, head.layer])
     query, keys = recorded.of(module, "hook_q")[0, 0, row], recorded.of(module, "hook_k")[0]
     values = recorded.of(module, "hook_v")[0]
-    products = module.v.weight[0].double().cpu() * (keys + query).tanh()  # (Tk, K)
+    sums, location, scale = keys + query, None, 1.0
+    if isinstance(module, LocationSensitiveAttention):
+        location = recorded.of(module, "hook_location")[0, 0, row]  # (Tk, K)
+        sums = sums + location
+        scale = float(log_length(values, torch.ones(len(keys), dtype=torch.bool)))
+    products = module.v.weight[0].double().cpu() * sums.tanh()  # (Tk, K)
     scores, weights = (recorded.of(module, point)[0, 0, row] for point in ("hook_attn_scores", "hook_pattern"))
-    visible = recorded.of(module, "hook_mask")[0, 0, 0]
+    masks = recorded.of(module, "hook_mask")[0, 0]
+    visible = masks[row]
     weighted_sum = weights @ values
     output = recorded.of(module, "hook_z")[0, 0, row]
     lines: tuple[tuple[Line, torch.Tensor, torch.Tensor], ...] = (
-        ("scores", scores, products.sum(dim=-1)),
+        ("scores", scores, products.sum(dim=-1) * scale),
         ("weights", weights, masked_softmax(scores, visible)),
         ("output", output, weighted_sum),
     )
@@ -251,8 +262,9 @@ def _additive(
         method="additive",
         query=query,
         key=keys[column],
+        location=None if location is None else location[column],
         products=products[column],
-        divisor=1.0,
+        divisor=1 / scale,
         bias=None,
         scores=scores,
         visible=visible,
@@ -319,6 +331,7 @@ def _multi_head(
         method="linear" if is_linear else "dot product",
         query=query,
         key=keys[column],
+        location=None,
         products=query * keys[column],
         divisor=divisor,
         bias=bias,

@@ -12,7 +12,8 @@ from torch import nn
 from core.config import Preset
 from core.config.sections import GRUConfig
 from core.models import outline_model
-from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.additive_attention import AdditiveAttention
+from core.models.attention import MultiHeadAttention
 from core.models.hooks import hook_names, hooks
 from core.models.kernels import Dropout
 from core.models.positions import RelativeEncoding
@@ -24,7 +25,7 @@ from core.text.vocab import EOS_ID
 Shape = tuple[int, ...]
 Axes = tuple[str, ...]
 _BY_QUERY_AND_KEY = ("hook_attn_scores", "hook_mask", "hook_bias", "hook_pattern")
-_OF_KEYS = ("w_k", "w_v", "w_h", "v", "hook_k", "hook_v")
+_OF_KEYS = ("w_k", "w_v", "w_h", "w_f", "v", "hook_k", "hook_v")
 _OF_HEADS = ("hook_q", "hook_k", "hook_v", "hook_z")
 _OF_WIDE = ("widen", "gate", "hook_post")
 
@@ -124,7 +125,7 @@ def _axes(name: str, shape: Shape, tokens: str, sizes: Mapping[str, int]) -> Axe
     else:
         of_three = ("B", tokens, width)
     of_two = ("B", tokens) if name in ("src", "tgt_in") else ("B", width) if recurrent else last
-    axes = {2: of_two, 3: of_three, 4: ("B", "H", *last)}.get(len(shape), ())
+    axes = {2: of_two, 3: of_three, 4: ("B", "H", *last), 5: ("B", "H", "Tq", "Tk", "D")}.get(len(shape), ())
     pairs = [
         ("2D" if axis == "D" and size == 2 * sizes["D"] else axis, size)
         for axis, size in zip(axes, shape, strict=bool(axes))

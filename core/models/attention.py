@@ -1,4 +1,4 @@
-"""Attention from tensor operations: multi-head (Vaswani et al. 2017) and additive (Bahdanau et al. 2015).
+"""Multi-head attention from tensor operations (Vaswani et al. 2017).
 
 Shape letters, here and in the other modules: B batch, S source, T target, D d_model, H heads, K head_dim, V vocabulary,
 L layers; Tq queries and Tk keys. Masks are boolean: True = may attend.
@@ -14,7 +14,7 @@ from core.models import kernels
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
-from core.models.shape_checks import check_additive_attention, check_attention, check_states
+from core.models.shape_checks import check_attention, check_states
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
 UNSCALED_LENGTH = 20  # keys; see ``log_length``
@@ -146,44 +146,3 @@ class MultiHeadAttention(nn.Module):
 
     def _split_heads(self, x: torch.Tensor) -> torch.Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # (B, H, T, K)
-
-
-class AdditiveAttention(nn.Module):
-    """Additive attention, v·tanh(W_h h + W_s s) (Bahdanau et al. 2015, appendix A.1.2), with one head.
-
-    Args:
-        d_hidden: width of the encoder states h, of the decoder states s, and of the space where they are added.
-    """
-
-    num_heads = 1
-
-    def __init__(self, d_hidden: int) -> None:
-        super().__init__()
-        self.w_h = nn.Linear(d_hidden, d_hidden, bias=False)
-        self.w_s = nn.Linear(d_hidden, d_hidden, bias=False)
-        self.v = nn.Linear(d_hidden, 1, bias=False)
-        self.hook_q, self.hook_k, self.hook_v, self.hook_mask = (HookPoint() for _ in range(4))
-        self.hook_attn_scores, self.hook_pattern, self.hook_z = (HookPoint() for _ in range(3))
-
-    def keys_values(self, states: torch.Tensor) -> KeysValues:
-        """Project encoder states (B, S, D) to keys W_h h, once for all steps; the states are their own values."""
-        check_states("states", states, self.w_h.in_features)
-        return self.hook_k(self.w_h(states)), self.hook_v(states)
-
-    def forward(self, query: torch.Tensor, keys_values: KeysValues, mask: torch.Tensor) -> torch.Tensor:
-        """Attend to the source with one query per sequence.
-
-        Args:
-            query: (B, D) float, the decoder states s.
-            keys_values: what ``keys_values`` returned.
-            mask: (B, 1, 1, S) bool, True = may attend.
-
-        Returns:
-            (B, D) float context, the weighted sum of the values.
-        """
-        key, value = keys_values
-        check_additive_attention(query, key, value, mask)
-        scores = self.v((key + self.hook_q(self.w_s(query))[:, None]).tanh()).squeeze(-1)  # (B, S)
-        scores = self.hook_attn_scores(scores[:, None, None])  # (B, H = 1, Tq = 1, S), as of multi-head attention
-        pattern = self.hook_pattern(masked_softmax(scores, self.hook_mask(mask)))
-        return self.hook_z(pattern @ value[:, None])[:, 0, 0]  # z is (B, 1, 1, D)

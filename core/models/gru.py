@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder with additive attention (Bahdanau et al. 2015); its encoder reads in one direction.
+"""The recurrent encoder-decoder with additive or location-sensitive attention; its encoder reads in one direction.
 
 The cells are GRUs, LSTMs or plain RNNs. The state of a layer is its hidden state (…, D) or, of an LSTM, hidden state
 and cell state side by side (…, 2 D); N below is 1 or 2.
@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from core.config.sections import GRUConfig
-from core.models.attention import AdditiveAttention, KeysValues
+from core.models.additive_attention import AdditiveAttention, LocationSensitiveAttention
+from core.models.attention import KeysValues
 from core.models.cells import LSTMCell, RecurrentLayer, RNNCell
 from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint, name_hook_points, set_step
@@ -75,22 +76,29 @@ class GRUCache:
         hidden: (L, B, N · D) float, the state of each layer.
         memory: keys and values of the encoder's outputs, each (B, S, D).
         length: number of target tokens read so far.
+        weights: (B, S) float, the attention of the last step; None before the first.
     """
 
     hidden: torch.Tensor
     memory: KeysValues
     length: int = 0
+    weights: torch.Tensor | None = None
 
     def select(self, index: torch.Tensor) -> "GRUCache":
         """Return the cache of a batch made of these rows, (N,) int64."""
         keys, values = self.memory
-        return GRUCache(self.hidden[:, index], (keys[index], values[index]), self.length)
+        return replace(self._with_states_of(index), memory=(keys[index], values[index]))
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "GRUCache":
         """Return the cache of rows that continue others of their sources; see ``Cache.reorder``."""
         if sources is not None or len(index) != self.hidden.shape[1]:
             return self.select(index)
-        return replace(self, hidden=self.hidden[:, index])
+        return self._with_states_of(index)
+
+    def _with_states_of(self, index: torch.Tensor) -> "GRUCache":
+        return replace(
+            self, hidden=self.hidden[:, index], weights=None if self.weights is None else self.weights[index]
+        )
 
 
 class Decoder(nn.Module):
@@ -99,9 +107,14 @@ class Decoder(nn.Module):
     def __init__(self, config: GRUConfig, generator: torch.Generator | None) -> None:
         super().__init__()
         widths = [config.d_embedding + config.d_hidden, *[config.d_hidden] * (config.num_layers - 1)]
-        self.attention = AdditiveAttention(config.d_hidden)
+        self.attention = (
+            LocationSensitiveAttention(config.d_hidden, config.location_window)
+            if config.attention_type == "location-sensitive"
+            else AdditiveAttention(config.d_hidden)
+        )
         self.layers = nn.ModuleList(CELLS[config.cell](width, config.d_hidden) for width in widths)
         self.d_embedding, self.d_hidden = config.d_embedding, config.d_hidden
+        self.output_context = config.output_context
         self.dropout = Dropout(config.dropout, generator)
         self.hook_state = HookPoint()  # (L, B, N · D), after each step
 
@@ -118,16 +131,20 @@ class Decoder(nn.Module):
             mask: (B, 1, 1, S) bool, True where the source is not PAD.
 
         Returns:
-            Hidden states of the last layer (B, T, D), and the cache after these tokens.
+            Hidden states of the last layer (B, T, D), with ``output_context`` each beside its context (B, T, 2 D); and
+            the cache after these tokens.
         """
         check_states("x", x, self.d_embedding, batch=cache.hidden.shape[1])
-        hidden, states = cache.hidden, []
+        hidden, weights, states = cache.hidden, cache.weights, []
         for step, token in enumerate(x.unbind(dim=1), start=cache.length):
             set_step(step)
-            context = self.attention(_hidden(hidden[-1], self.d_hidden), cache.memory, mask)
+            query = _hidden(hidden[-1], self.d_hidden)
+            context, weights = self.attention(query, cache.memory, mask, weights)
             hidden = self.hook_state(self._step(torch.cat([token, context], dim=-1), hidden))
-            states.append(_hidden(hidden[-1], self.d_hidden))
-        return torch.stack(states, dim=1), replace(cache, hidden=hidden, length=cache.length + x.shape[1])
+            state = _hidden(hidden[-1], self.d_hidden)
+            states.append(torch.cat([state, context], dim=-1) if self.output_context else state)
+        length = cache.length + x.shape[1]
+        return torch.stack(states, dim=1), replace(cache, hidden=hidden, length=length, weights=weights)
 
     def _step(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
         """Update the state of every layer (L, B, N · D) with one input (B, E + D)."""
@@ -139,7 +156,7 @@ class Decoder(nn.Module):
 
 
 class GRUSeq2Seq(Seq2Seq):
-    """Recurrent encoder, additive attention, recurrent decoder, and a biased output projection.
+    """Recurrent encoder, attention (Bahdanau et al. 2015), recurrent decoder, and a biased output projection.
 
     Args:
         config: sizes and options; see ``core.config.sections.GRUConfig``. ``mask_padding=False`` lets the encoder read
@@ -162,7 +179,7 @@ class GRUSeq2Seq(Seq2Seq):
         self.encoder = Encoder(config, generator)
         self.decoder = Decoder(config, generator)
         self.dropout = Dropout(config.dropout, generator)
-        self.output = nn.Linear(config.d_hidden, tgt_vocab_size)
+        self.output = nn.Linear(config.d_hidden * (1 + config.output_context), tgt_vocab_size)
         self.hook_logits = HookPoint()
         self.attention = {("cross", 1): self.decoder.attention}
         name_hook_points(self)

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from core.models.additive_attention import LocationSensitiveAttention
 from core.models.attention import MultiHeadAttention
 from core.models.cells import Cell
 from core.models.embeddings import Embedding
@@ -10,6 +11,7 @@ from core.models.layers import FeedForward
 from core.models.relative_bias import RelativeBias
 from core.text.vocab import PAD_ID
 
+LOCATION_GAIN = 4.0  # of previous weights, whose sum is 1, so that a few of them matter as much as a key
 RELATIVE_BIAS_STD = 0.1  # of scores, whose differences are about 1 where attention is sharp
 
 
@@ -42,9 +44,16 @@ def initialize(
         elif isinstance(module, nn.LayerNorm | nn.RMSNorm):
             _initialize_norm(module)
     for module in model.modules():
-        if isinstance(module, MultiHeadAttention | FeedForward):
-            last = module.w_o if isinstance(module, MultiHeadAttention) else module.narrow
-            last.weight.data.mul_(sublayer_gain)
+        _scale_weights(module, sublayer_gain)
+
+
+def _scale_weights(module: nn.Module, sublayer_gain: float) -> None:
+    if isinstance(module, MultiHeadAttention):
+        module.w_o.weight.data.mul_(sublayer_gain)
+    elif isinstance(module, FeedForward):
+        module.narrow.weight.data.mul_(sublayer_gain)
+    elif isinstance(module, LocationSensitiveAttention):
+        module.w_f.weight.data.mul_(LOCATION_GAIN)
 
 
 def _initialize_linear(module: nn.Linear, generator: torch.Generator) -> None:

@@ -13,7 +13,8 @@ from typing import Any, Literal, Protocol, Self, cast, get_args
 import torch
 from torch import nn
 
-from core.models.attention import AdditiveAttention, KeysValues, MultiHeadAttention
+from core.models.additive_attention import AdditiveAttention
+from core.models.attention import KeysValues, MultiHeadAttention
 from core.models.kernels import GrowingRows
 from core.storage.errors import InputError
 

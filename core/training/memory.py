@@ -17,7 +17,8 @@ from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.evaluation.passes import DECODED, MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
 from core.models import Seq2Seq, outline_model
-from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.additive_attention import AdditiveAttention
+from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
 from core.models.gru import Decoder, Encoder
 from core.models.layers import FeedForward

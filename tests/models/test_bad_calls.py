@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from core.config.sections import GRUConfig, TransformerConfig
-from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.additive_attention import AdditiveAttention
+from core.models.attention import MultiHeadAttention
 from core.models.cells import LSTMCell, RecurrentLayer, RNNCell
 from core.models.embeddings import Embedding, Output
 from core.models.gru import Decoder, Encoder, GRUCache

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from core.evaluation.accuracy import sequence_loss
 from core.generation import generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
-from core.models.attention import AdditiveAttention
+from core.models.additive_attention import AdditiveAttention
 from core.models.attention_maps import AttentionRecorder
 from core.models.gru import GRUSeq2Seq
 from core.models.hooks import hooks, name_hook_points
@@ -102,7 +102,7 @@ def test_additive_attention_with_no_key_gives_zeros_and_finite_gradients():
     name_hook_points(attention)
     patterns: list[torch.Tensor] = []
     with hooks({"hook_pattern": patterns.append}):
-        context = attention(torch.randn(2, D), attention.keys_values(states), mask[:, None, None])
+        context, _ = attention(torch.randn(2, D), attention.keys_values(states), mask[:, None, None])
     weights = patterns[0][:, 0, 0]
     assert_close(weights.sum(dim=1), torch.tensor([1.0, 0.0]))
     assert (weights[~mask] == 0).all()

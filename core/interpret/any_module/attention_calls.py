@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from core.models import AttentionMaps, Seq2Seq, forward_with_attention
-from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.additive_attention import AdditiveAttention
+from core.models.attention import MultiHeadAttention
 from core.models.hooks import Hook, hooks
 from core.models.seq2seq import Block
 

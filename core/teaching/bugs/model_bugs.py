@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.models import Seq2Seq
-from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.additive_attention import AdditiveAttention
+from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
 from core.models.gru import GRUSeq2Seq
 from core.models.hooks import HookPoint

@@ -82,13 +82,16 @@ function story(shown, inNumbers) {
     const of = cell.method === "linear" ? ["φ(query) of ", "φ(key) of "] : ["query of ", "key of "];
     const total = cell.divisor === 1
       ? "Their sum is the score: " + formatNumber(cell.sum)
+      : cell.location
+      ? "Their sum times the logarithm of the source's length, to the base 20: " + formatNumber(cell.sum) + " × " + formatNumber(1 / cell.divisor) + " = " + formatNumber(cell.sum / cell.divisor)
       : formatNumber(cell.sum) + " / √" + cell.query.length + " = " + formatNumber(cell.sum / cell.divisor);
     const bias = cell.bias === null ? "" : "; with the bias for the distance, " + formatNumber(cell.bias) + ": " + formatNumber(cell.sum / cell.divisor + cell.bias);
     return step(1, "Score", "does the query ask for what the key offers? (" + cell.query.length + " dimensions)",
       vectors([
         [of[0] + quoted(read), cell.query],
         [of[1] + quoted(key), cell.key],
-        [isAdditive ? "v · tanh(query + key)" : "product", cell.products, "Σ = " + formatNumber(cell.sum)],
+        ...(cell.location ? [["previous weights", cell.location]] : []),
+        [isAdditive ? cell.location ? "v · tanh(their sum)" : "v · tanh(query + key)" : "product", cell.products, "Σ = " + formatNumber(cell.sum)],
       ]),
       note(total + bias + (cell.visible[chosen.column] ? "." : "; the mask hides this key.")), replaced("scores"));
   }
@@ -124,7 +127,7 @@ function story(shown, inNumbers) {
     const { cell, chosen } = shown;
     if (!cell.stream.length) {
       return step(4, "Into the cell", "the sum is the context",
-        note("The recurrent cell reads it beside the embedding of the previous token, and updates its state."));
+        note("The recurrent cell reads it beside the embedding of the previous token, and updates its state." + (cell.output_context ? " The output layer reads it too." : "")));
     }
     const [own, ...later] = cell.stream;
     const normalized = cell.norm === "post" ? ", normalized" : "";

@@ -30,6 +30,7 @@ _INNER_MODULES = (
     "MultiHeadAttention",
     "LinearAttention",
     "AdditiveAttention",
+    "LocationSensitiveAttention",
     "FeedForward",
     "GRU",
     "GRUCell",
