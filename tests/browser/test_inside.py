@@ -3,9 +3,9 @@
 import re
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, open_tab
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, new_context, open_tab
 from tests.serving import SHIPPED
 
 pytestmark = [
@@ -56,6 +56,25 @@ def test_a_cell_opens_by_pointer_key_and_link(viewer, reload):
     for key in ("ArrowDown", "ArrowRight", "Enter"):
         page.keyboard.press(key)
     expect(viewer.locator(".story-of")).to_have_text("cross-attention, layer 2, head 3 · row 3, column 5")
+
+
+def test_once_the_page_is_open_a_tab_needs_no_further_script(chromium: Browser, address: str):
+    context = new_context(chromium)  # with an empty cache
+    page = context.new_page()
+    page.goto(f"{address}?run={SHIPPED}")
+    page.wait_for_function(
+        """() => {
+          const later = document.querySelector('meta[name="later-scripts"]').content.split(" ");
+          const loaded = performance.getEntriesByType("resource").map(({ name }) => name);
+          return later.every((each) => loaded.some((name) => name.endsWith(each)));
+        }"""
+    )
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    open_tab(page, "Look inside")
+    expect(page.locator("#viewer .story-say")).to_contain_text("this head takes")
+    assert [url for url in requested if "/lab/" in url and url.endswith((".js", ".css"))] == []
+    context.close()
 
 
 def test_the_numbers_multiply_out(viewer):

@@ -17,6 +17,7 @@ from ui.serving.assets import (
     early_head,
     first_scripts,
     head,
+    later_scripts,
     without_comments,
 )
 
@@ -110,8 +111,9 @@ def test_no_python_file_is_listed():
 
 
 def test_the_head_loads_only_files_that_are_served(client: TestClient):
-    addresses = re.findall(r'(?:href|src|content)="(lab/[^"]+)"', head() + early_head())
-    assert len(addresses) == 4
+    addresses = " ".join(re.findall(r'(?:href|src|content)="(lab/[^"]+)"', head() + early_head())).split()
+    assert {asset_address(path) for path in later_scripts()} < set(addresses)
+    assert len(addresses) == 4 + len(later_scripts())
     assert [each for each in addresses if client.get("/" + each).status_code != 200] == []
 
 
@@ -133,7 +135,7 @@ def test_every_script_is_imported_or_is_a_components_own():
         path
         for path in assets()
         if path.endswith(".js")
-        and path not in own | {"web/page.js", "web/later_styles.js"}  # the last two are named in Python
+        and path not in own | {"web/page.js"}  # which is named in Python
         and not re.search(rf'"[^"]*/{re.escape(path.rpartition("/")[2])}"', text)
     ]
     assert unused == []

@@ -64,7 +64,7 @@ def head() -> str:
 
 
 def early_head() -> str:
-    """Return the elements of the ``<head>`` that are in the page's HTML: icon, description and picture."""
+    """Return the elements of the ``<head>`` that are in the page's HTML: icon, description, picture, later scripts."""
     return (
         f'<link rel="icon" type="image/svg+xml" href="{asset_address("web/images/icon.svg")}">'
         '<meta name="description" content="Train a small seq2seq model and watch its attention being learned.">'
@@ -72,6 +72,7 @@ def early_head() -> str:
         '<meta property="og:description" content="Train a small seq2seq model and watch its attention being learned.">'
         f'<meta property="og:image" content="{asset_address("web/images/social.png")}">'
         '<meta name="twitter:card" content="summary_large_image">'
+        f'<meta name="later-scripts" content="{" ".join(map(asset_address, later_scripts()))}">'
     )
 
 
@@ -99,6 +100,11 @@ def first_scripts() -> list[str]:
         imports = _IMPORT.findall(assets()[path].content.decode())
         waiting += [posixpath.normpath(folder / each) for each in imports]
     return sorted(found)
+
+
+def later_scripts() -> list[str]:
+    """Return all other scripts, which ``web/page.js`` loads once the page is open."""
+    return [path for path in assets() if path.endswith(".js") and path not in first_scripts()]
 
 
 def asset_route() -> Route:

@@ -2,9 +2,13 @@
 // buttons.
 
 import { onReturn, patchAddress, pushTab, readAddress } from "./address.js";
+import { make } from "./dom.js";
 import { keepDrafts } from "./drafts.js";
 import { explainWordsOf } from "./explain.js";
+import { laterStyles } from "./later_styles.js";
 import { openTab, takeDestination } from "./navigation.js";
+
+const LATER = 2_000; // milliseconds until the page has opened
 
 let wanted = readAddress().get("tab"); // the tab that the address names, until it is open
 
@@ -80,8 +84,17 @@ function hideLostConnection() {
   }
 }
 
+/** Load what other tabs need once the page has opened, so that they need not wait for one file after the other. */
+function loadLater() {
+  const later = document.querySelector('meta[name="later-scripts"]')?.content.split(" ");
+  if (!later) return; // a site of files
+  laterStyles();
+  document.head.append(...later.map((href) => make("link", { rel: "modulepreload", href })));
+}
+
 keepTheme();
 keepDrafts();
+setTimeout(loadLater, LATER);
 explainWordsOf(document);
 new MutationObserver(hideLostConnection).observe(document.body, { childList: true, subtree: true });
 new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
