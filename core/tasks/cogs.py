@@ -96,9 +96,12 @@ class Cogs(PairTask):
 
     def all_pairs(self, split: Split) -> TableRows:
         """Return all pairs of a split; ``breakdown`` has the test pairs of the generalization sets."""
-        rows = self.table.rows(split)
-        sets = self.table.sets
-        return TableRows(self.table, rows[sets.of[rows] < 0] if sets and split == "test" else rows)
+        table, rows = self.table, self.table.rows(split)
+        if table.sets and split == "test":
+            rows = rows[table.sets.of[rows] < 0]
+        # The deepest sentences of the table would make every batch several times as wide.
+        widths = tuple(int(side.lengths[rows].max()) for side in (table.src, table.tgt))
+        return TableRows(table, rows, widths=widths)
 
     def breakdown(self, count: int, *, generator: torch.Generator) -> Breakdown | None:
         """Draw pairs of each generalization set, ``count`` of all of them together; see ``Task.breakdown``."""

@@ -166,26 +166,41 @@ class PairTable:
 
 
 class TableRows:
-    """Some rows of a table as a ``PairDataset``."""
+    """Some rows of a table as a ``PairDataset``.
 
-    def __init__(self, table: PairTable, rows: torch.Tensor, *, device: torch.device | str = "cpu") -> None:
+    Args:
+        table: all pairs.
+        rows: indices (K,) int64 of the chosen ones.
+        device: of the batches.
+        widths: symbols of the two sides of a batch; by default as many as the longest of the table has.
+    """
+
+    def __init__(
+        self,
+        table: PairTable,
+        rows: torch.Tensor,
+        *,
+        device: torch.device | str = "cpu",
+        widths: tuple[int, ...] | None = None,
+    ) -> None:
         self.table, self.rows, self.device = table, rows, torch.device(device)
+        self.widths = widths or table.widths
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, rows: torch.Tensor) -> Batch:
-        """Return the pairs at indices (B,) int64 of ``self.rows``, each side as wide as the longest of the table."""
+        """Return the pairs at indices (B,) int64 of ``self.rows``, of the same widths in every call."""
         chosen = self.rows[rows.cpu()]
         src, tgt = (
             add_bos_eos(side.padded(chosen, width))
-            for side, width in zip((self.table.src, self.table.tgt), self.table.widths, strict=True)
+            for side, width in zip((self.table.src, self.table.tgt), self.widths, strict=True)
         )
         return Batch(src, tgt).to(self.device)
 
     def to(self, device: torch.device | str) -> "TableRows":
         """Return the same rows; batches will be on ``device``."""
-        return TableRows(self.table, self.rows, device=device)
+        return TableRows(self.table, self.rows, device=device, widths=self.widths)
 
     def lengths(self) -> torch.Tensor:
         """Return the number of tokens of each source and answer, BOS and EOS included, (K, 2) int64."""

@@ -191,6 +191,9 @@ def test_generalization_is_a_breakdown_apart_from_the_test_split():
     assert list(found.groups) == list(PATTERNS)
     assert {len(rows) for rows in found.groups.values()} == {10}
     tested = task.all_pairs("test")[torch.arange(3_000)]
+    assert [tested.src.shape[1], tested.tgt.shape[1]] == tested.lengths().max(
+        dim=0
+    ).values.tolist()  # not of the deepest
     of_test = {" ".join(task.src_vocab.decode(row[row > 2].tolist())) for row in tested.src}
     assert of_test == {*sentences(task, "test")}
 
