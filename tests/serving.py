@@ -14,6 +14,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before Gradio is imported
 
 SHIPPED = "digits-reversal-shipped"
 TRANSLATOR = "translate-en-de-shipped"
+REPEATER = "induction-shipped"
 
 
 @pytest.fixture(scope="session")

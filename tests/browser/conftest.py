@@ -13,7 +13,7 @@ from core.server import Runs
 from core.training.loop import Event
 from core.training.state import TrainingState
 from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, new_context
-from tests.serving import SHIPPED, TRANSLATOR, address, runs
+from tests.serving import REPEATER, SHIPPED, TRANSLATOR, address, runs
 from tests.support.run_helpers import wait_for
 from tests.support.trainings import train_run
 
@@ -106,10 +106,10 @@ def translations(runs: Runs) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def lab_with_translator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a page over both shipped runs."""
+def lab_with_shipped_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a page over all shipped runs."""
     root = tmp_path_factory.mktemp("shipped")
-    for name in (SHIPPED, TRANSLATOR):
+    for name in (SHIPPED, TRANSLATOR, REPEATER):
         shutil.copytree(DEFAULT_ROOT / name, root / name)
     from ui.serving.launch import serve  # Gradio takes seconds to import
 

@@ -228,8 +228,8 @@ def test_what_decides_is_large_and_first_everywhere(translations: list[str], pag
     expect(bench.locator(".second-key")).to_be_hidden()
 
 
-def test_a_translation_of_sentences_shows_bleu_and_chrf(lab_with_translator: str, empty_page: Page):
-    empty_page.goto(f"{lab_with_translator}?run={TRANSLATOR}")
+def test_a_translation_of_sentences_shows_bleu_and_chrf(lab_with_shipped_runs: str, empty_page: Page):
+    empty_page.goto(f"{lab_with_shipped_runs}?run={TRANSLATOR}")
     bench = empty_page.locator("#bench-view")
     expect(bench.locator(".accuracy-now")).to_have_text("48.8")
     expect(bench.locator(".accuracy-title")).to_have_text("Translation quality")

@@ -92,12 +92,12 @@ def decode(page: Page, text: str) -> None:
 
 
 @pytest.fixture(scope="module", params=[TRANSLATOR, SHIPPED])
-def opened(request: pytest.FixtureRequest, tab: tuple[Page, list[str]], lab_with_translator: str) -> Iterator[tuple]:
+def opened(request: pytest.FixtureRequest, tab: tuple[Page, list[str]], lab_with_shipped_runs: str) -> Iterator[tuple]:
     """A page on the tab Decode with one of the shipped runs, and the run's name."""
     context = new_context(tab[0].context.browser, viewport=LAPTOP, has_touch=True)
     page = context.new_page()
     page.clock.install()  # time passes as always, but a playback need not be waited for
-    page.goto(f"{lab_with_translator}?tab=decode&run={request.param}")
+    page.goto(f"{lab_with_shipped_runs}?tab=decode&run={request.param}")
     expect(page.locator("#answer .ribbon path").first).to_be_attached()
     yield page, request.param
     context.close()
@@ -240,10 +240,10 @@ def test_look_inside_draws_the_lines_of_the_open_head(opened: tuple[Page, str]):
 
 
 @pytest.mark.slow
-def test_a_translation_of_ones_own_is_two_presses_away(tab: tuple[Page, list[str]], lab_with_translator: str):
+def test_a_translation_of_ones_own_is_two_presses_away(tab: tuple[Page, list[str]], lab_with_shipped_runs: str):
     context = tab[0].context.browser.new_context(viewport=LAPTOP)  # of a visitor who has not taken the tour
     visitor = context.new_page()
-    visitor.goto(lab_with_translator)
+    visitor.goto(lab_with_shipped_runs)
     expect(visitor.locator("#run-bar .run .title")).to_contain_text(SHIPPED)
     visitor.get_by_role("link", name="Translate a sentence").click()
     expect(visitor.locator("#answer .ribbon .below .word").first).to_be_visible()

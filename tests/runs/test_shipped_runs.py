@@ -10,7 +10,7 @@ from core.tasks.ingest.tatoeba import ATTRIBUTION
 
 ROOT = Path(__file__).resolve().parents[2]
 TRANSLATOR = "translate-en-de-shipped"
-SHIPPED = {"digits-reversal-shipped", TRANSLATOR}
+SHIPPED = {"digits-reversal-shipped", "induction-shipped", TRANSLATOR}
 MOST_BYTES = 10_000_000
 
 

@@ -77,7 +77,7 @@ def address(site: Path, requests: Requests) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def lab_with_translator(address: str) -> str:
+def lab_with_shipped_runs(address: str) -> str:
     """The site, which has the translator, too."""
     return address
 

@@ -15,6 +15,7 @@ from core.interpret.ablation import exact_match_with
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import Interventions
 from core.interpret.trained import Trained
+from core.models.decoder_only import DecoderOnly
 from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Runs
@@ -30,11 +31,13 @@ from core.teaching.attention_lessons.removed_parts import (
     inspect_without_positions,
 )
 from core.teaching.attention_lessons.token_vectors import token_vectors
+from core.teaching.attention_lessons.whole_text import text_attention
 from core.teaching.lessons import lesson_names
 
 RUN = "digits-reversal-shipped"
 TRANSLATOR = "translate-en-de-shipped"
-NAMES = ["tokens", "queries", "positions", "masks", "heads", "alignment"]
+REPEATER = "induction-shipped"
+NAMES = ["tokens", "queries", "positions", "masks", "heads", "alignment", "induction"]
 EXAMPLE = "4 8 2 9"
 TABS = {"train", "decode", "attention", "report", "compare", "lessons"}
 # Numbers whose truth can be read off a result: decimals and percentages
@@ -71,10 +74,10 @@ def exact_match(loaded: Trained) -> Callable[[str], float]:
 # ---- the files
 
 
-def test_the_six_lessons_come_in_order_with_three_or_four_questions_each():
+def test_the_seven_lessons_come_in_order_with_three_or_four_questions_each():
     lessons = attention_lessons()
     assert [lesson.name for lesson in lessons] == NAMES
-    assert [lesson.number for lesson in lessons] == [1, 2, 3, 4, 5, 6]
+    assert [lesson.number for lesson in lessons] == [1, 2, 3, 4, 5, 6, 7]
     assert [path.name for path in sorted(ATTENTION_LESSON_FOLDER.iterdir())] == [
         f"{lesson.number}-{lesson.name}.yaml" for lesson in lessons
     ]
@@ -85,9 +88,10 @@ def test_the_six_lessons_come_in_order_with_three_or_four_questions_each():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_links_of_a_lesson_lead_to_what_exists(name: str, loaded: Trained):
+def test_the_links_of_a_lesson_lead_to_what_exists(name: str):
     lesson = load_attention_lesson(name)
-    assert lesson.runs <= {RUN, TRANSLATOR}
+    assert lesson.runs <= {RUN, TRANSLATOR, REPEATER}
+    loaded = Runs(DEFAULT_ROOT)[lesson.run].trained()
     links = [link for section in lesson.sections for link in section.links]
     assert links
     for link in links:
@@ -99,10 +103,13 @@ def test_the_links_of_a_lesson_lead_to_what_exists(name: str, loaded: Trained):
         if link.query["run"] == TRANSLATOR:
             assert link.query["tab"] == "decode"
             continue
-        assert link.query["run"] == RUN
+        assert link.query["run"] == lesson.run
+        if "input" not in link.query:
+            continue
         symbols = loaded.task.tokenize(str(link.query["input"]))
         if link.query["tab"] == "attention":
             rows, columns = len(symbols) + (2 if link.query["block"] == "encoder" else 1), len(symbols) + 2
+            rows = min(rows, len(inspect(loaded.model, loaded.task, str(link.query["input"])).steps))
             assert f"{link.query['block']}.{link.query['layer']}.{link.query['head']}" in map(str, loaded.model.heads)
             assert 1 <= int(link.query.get("row", 1)) <= rows
             assert 1 <= int(link.query.get("column", 1)) <= columns
@@ -390,6 +397,86 @@ def test_two_words_of_the_translation_read_one_of_the_source():
     read = [found.source_labels[at].strip("▁") for at in head[:6].argmax(dim=-1)]
     assert read == ["Tom", "gave", "me", "this", "book", "gave"]
     assert head[[1, 5], found.source_labels.index("▁gave")].min() > 0.8
+
+
+@pytest.fixture(scope="module")
+def repeater() -> Trained:
+    return Runs(DEFAULT_ROOT)[REPEATER].trained()
+
+
+@pytest.mark.parametrize("letters", ["c a d b . a", "f k b d . f", "x q z m e . z"])
+@claim(
+    "induction",
+    "row 10 is the `a` of the answer, which the model reads to produce `d`",
+    "This row has nearly all its attention on the `d` of the input",
+    "The input becomes f k b d . f. Where does row 10, now the f of the answer, have most of its attention?",
+)
+def test_an_induction_head_attends_to_the_token_after_an_earlier_occurrence(repeater: Trained, letters: str):
+    assert isinstance(repeater.model, DecoderOnly)
+    found = text_attention(repeater.model, repeater.task, letters)
+    *shown, stop, first = letters.split()
+    assert found.tokens[: found.source_length] == ["<BOS>", *shown, stop, first, "<EOS>"]
+    assert found.tokens[found.source_length :] == ["<BOS>", *found.produced[:-1]]
+    assert found.produced == [*shown[shown.index(first) :], stop, "<EOS>"]
+    row = found.source_length + 1  # the letter to begin with, as the answer has it
+    assert found.tokens[row] == first
+    assert found.weights[1, 0, row, 1 + shown.index(first) + 1] > 0.95
+    if len(shown) == 4:
+        assert row + 1 == 10
+
+
+def test_a_text_has_the_weights_of_the_decode_below_those_of_its_source(repeater: Trained):
+    assert isinstance(repeater.model, DecoderOnly)
+    found = text_attention(repeater.model, repeater.task, "c a d b . a")
+    decoded = inspect(repeater.model, repeater.task, "c a d b . a").maps.decoder[:, 0]
+    torch.testing.assert_close(found.weights[:, :, found.source_length :], decoded, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found.weights.sum(dim=-1), torch.ones_like(found.weights[..., 0]))
+    assert found.weights.triu(1).abs().max() == 0
+
+
+@claim("induction", "has 83 % of its attention on the `a` before it, and the `b` has 90 % on the `d` before it")
+def test_the_letters_of_the_input_attend_to_the_one_before(repeater: Trained):
+    assert isinstance(repeater.model, DecoderOnly)
+    first, second = text_attention(repeater.model, repeater.task, "c a d b . a").weights[0]
+    assert second[3, 2].item() == pytest.approx(0.83, abs=0.005)
+    assert second[4, 3].item() == pytest.approx(0.90, abs=0.005)
+    assert first[2:5].argmax(dim=-1).tolist() == [1, 2, 3]
+
+
+@claim(
+    "induction",
+    "fewer than one in twenty",
+    "Without head 1 more than half of them are wrong, without head 2 hardly any",
+    "Both heads of layer 2 attend to the token that the step has to write",
+)
+def test_what_the_heads_of_the_repeater_are_worth(repeater: Trained):
+    pairs = fixed_pairs(repeater.task, 500, split="test")
+
+    def without(name: str) -> float:
+        return exact_match_with(repeater.model, pairs, Interventions.parse(repeater.model.heads, ablate=[name]))
+
+    assert without("decoder.1") < 0.05
+    assert without("decoder.2.1") < 0.5 < 0.98 < without("decoder.2.2")
+    scores = inspect(repeater.model, repeater.task, "c a d b . a").scores
+    assert min(score.attention_mass for score in scores if score.layer == 2) > 0.7
+
+
+@claim(
+    "induction",
+    "from less than half of its attention on the correct token to more than two thirds",
+    "From step 100 to step 120 it falls from 1.10 to 0.09. In the twenty steps before, it falls from 1.72 to 1.10",
+    "At step 90 fewer than one in ten validation inputs is answered correctly, at step 120 more than nine in ten",
+)
+def test_the_loss_falls_while_the_head_forms():
+    run = Runs(DEFAULT_ROOT)[REPEATER]
+    best = {each.step: max(each.attention_mass[1]) for each in run.replay.snapshots() if each.attention_mass}
+    assert best[100] < 0.5 < 2 / 3 < best[120]
+    evaluations = run.history.evaluations()
+    loss, exact = (
+        dict(zip(evaluations["step"], evaluations[name], strict=True)) for name in ("validation_loss", "exact_match")
+    )
+    assert [round(loss[step], 2) for step in (80, 100, 120)] == [1.72, 1.10, 0.09]
+    assert exact[90] < 0.1 < 0.9 < exact[120]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -20,7 +20,9 @@ def test_the_steps_fill_45_minutes_and_open_what_exists():
     assert all(shown == linked for _, _, shown, linked in steps)
     opened = [dict(parse_qsl(linked[1:])) for _, _, _, linked in steps]
     course = [lesson.name for lesson in attention_lessons()]
-    assert [query["lesson"] for query in opened if query["tab"] == "lessons"][: len(course)] == course
+    *taught, bug = (query["lesson"] for query in opened if query["tab"] == "lessons")
+    assert taught == course[:6]
+    assert bug in lesson_names()
     for query in opened:
         assert query.get("lesson") in [None, *course, *lesson_names()]
         assert "run" not in query or (DEFAULT_ROOT / query["run"]).is_dir()

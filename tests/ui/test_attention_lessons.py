@@ -1,5 +1,6 @@
 """The lessons on attention on the page: what their figures show is what a decode through the core gives."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from core.interpret.inspection import inspect
 from core.interpret.interventions import Interventions
 from core.interpret.trained import Trained
+from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.access import VisitorRuns
 from core.teaching.attention_lessons import attention_lessons
@@ -111,12 +113,35 @@ def test_vectors_and_snapshots(view, runs):
         ("padding", {"lesson": "queries", "input": EXAMPLE, "masked": True, "num_pad": 99}),
         ("padding", {"lesson": "queries", "input": EXAMPLE, "masked": 1, "num_pad": 1}),
         ("orders", {"lesson": "queries", "input": EXAMPLE, "other": "x"}),
+        ("text", {"lesson": "queries", "input": EXAMPLE}),  # its model has an encoder
         ("snapshots", {"name": "../x"}),
         ("attention_lesson", {"name": "no-residual"}),
     ],
 )
 def test_malformed_requests_return_an_error(view, name, argument):
     assert set(call(view, name, argument)) == {"error"}
+
+
+@pytest.fixture(scope="module")
+def of_all_runs() -> Iterator[Any]:
+    runs = Runs(DEFAULT_ROOT)
+    yield lesson_view(VisitorRuns(runs))
+    runs.close()
+
+
+def test_a_decoder_only_model_shows_all_tokens_and_its_heads_are_removed(of_all_runs):
+    asked = {"lesson": "induction", "input": "c a d b . a"}
+    shown, decoded = (call(of_all_runs, name, asked) for name in ("text", "decode"))
+    assert shown["tokens"] == ["<BOS>", *asked["input"].split(), "<EOS>", "<BOS>", *"adb", "."]
+    assert shown["produced"] == decoded["produced"] == [*"adb", ".", "<EOS>"]
+    for layer, of_answer in zip(shown["weights"], decoded["weights"]["decoder"], strict=True):
+        for head, rows in zip(layer, of_answer, strict=True):
+            assert head[shown["source_length"] :] == [pytest.approx(row, abs=2e-4) for row in rows]
+    assert (decoded["scored"], list(decoded["weights"])) == ("decoder", ["decoder"])
+    without = call(of_all_runs, "ablation", asked | {"ablate": "decoder.2"})
+    assert without["without"]["produced"] != without["intact"]["produced"] == shown["produced"]
+    for name, more in (("vectors", {}), ("scores", {}), ("orders", {}), ("causality", {"masked": True})):
+        assert "of another kind" in call(of_all_runs, name, asked | more)["error"]
 
 
 def test_a_server_without_the_run_says_so(tmp_path):

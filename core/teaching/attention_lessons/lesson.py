@@ -17,7 +17,7 @@ ATTENTION_LESSON_FOLDER = PRESET_FOLDER / "attention-lessons"
 Text = Annotated[str, Field(min_length=1)]
 Name = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{1,40}$")]
 FigureKind = Literal[
-    "tokens", "similarity", "row", "map", "orders", "causal", "padding", "heads", "training", "reading"
+    "tokens", "similarity", "row", "map", "orders", "causal", "padding", "heads", "training", "reading", "text"
 ]
 Stage = Literal["embedding", "position", "sum", "encoder"]
 

@@ -12,6 +12,8 @@ from pydantic import Field
 from core.interpret.ablation import exact_match_with
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions
+from core.models import Seq2Seq
+from core.models.decoder_only import DecoderOnly
 from core.models.transformer import Transformer
 from core.runs.run import Run
 from core.server.access import VisitorRuns
@@ -27,6 +29,7 @@ from core.teaching.attention_lessons.removed_parts import (
     inspect_without_positions,
 )
 from core.teaching.attention_lessons.token_vectors import token_vectors
+from core.teaching.attention_lessons.whole_text import text_attention
 from ui.components.attention_viewer import replay_value
 from ui.components.component import Request, ServerFunction, validated
 from ui.current_decode import CurrentDecode
@@ -35,7 +38,7 @@ from ui.decode_record import ribbon_record
 SEQUENCES = 500  # held-out inputs; two tenths of a second for the shipped model on one core
 MAX_TOKENS = 12  # of an input, so that every figure stays readable
 _MEASURING = threading.Lock()
-_measured: WeakKeyDictionary[Transformer, dict[str, float]] = WeakKeyDictionary()
+_measured: WeakKeyDictionary[Seq2Seq, dict[str, float]] = WeakKeyDictionary()
 
 
 class FigureRequest(Request):
@@ -71,16 +74,20 @@ class AblationRequest(FigureRequest):
 
 def figure_functions(runs: VisitorRuns) -> dict[str, ServerFunction]:
     """Return the server functions of the figures, by name."""
-    functions: dict[str, tuple[type, Callable]] = {
-        "vectors": (FigureRequest, vectors),
-        "scores": (FigureRequest, scores),
-        "decode": (FigureRequest, decode),
-        "orders": (OrdersRequest, orders),
-        "causality": (MaskRequest, causality),
-        "padding": (PaddingRequest, padding),
-        "ablation": (AblationRequest, ablation),
+    functions: dict[str, tuple[type, type[Seq2Seq], Callable]] = {
+        "vectors": (FigureRequest, Transformer, vectors),
+        "scores": (FigureRequest, Transformer, scores),
+        "decode": (FigureRequest, Seq2Seq, decode),
+        "text": (FigureRequest, DecoderOnly, text),
+        "orders": (OrdersRequest, Transformer, orders),
+        "causality": (MaskRequest, Transformer, causality),
+        "padding": (PaddingRequest, Transformer, padding),
+        "ablation": (AblationRequest, Seq2Seq, ablation),
     }
-    named = {name: validated(kind, partial(_figure, runs, function)) for name, (kind, function) in functions.items()}
+    named = {
+        name: validated(request, partial(_figure, runs, model, function))
+        for name, (request, model, function) in functions.items()
+    }
     return {
         **named,
         "reading": validated(FigureRequest, partial(reading, runs)),
@@ -112,11 +119,11 @@ def reading(runs: VisitorRuns, request: FigureRequest) -> dict[str, Any]:
     return {"record": record, "probabilities": [round(step.probability, 4) for step in found.steps]}
 
 
-def _figure(runs: VisitorRuns, function: Callable, request: FigureRequest) -> dict[str, Any]:
+def _figure(runs: VisitorRuns, needed: type[Seq2Seq], function: Callable, request: FigureRequest) -> dict[str, Any]:
     """Load the run of the lesson and call a figure's function with its model and task."""
     loaded = runs[load_attention_lesson(request.lesson).run].trained()
-    if not isinstance(loaded.model, Transformer):
-        raise InputError(f"run={loaded.run} is not a Transformer; this lesson needs one")
+    if not isinstance(loaded.model, needed):
+        raise InputError(f"lesson={request.lesson} has no such figure: its run's model is of another kind")
     texts = {"input": request.input} | ({"other": request.other} if isinstance(request, OrdersRequest) else {})
     for field, text in texts.items():
         runs.limits.check_text(field, text)
@@ -152,9 +159,10 @@ def scores(model: Transformer, task: Task, request: FigureRequest) -> dict[str, 
     }
 
 
-def decode(model: Transformer, task: Task, request: FigureRequest) -> dict[str, Any]:
+def decode(model: Seq2Seq, task: Task, request: FigureRequest) -> dict[str, Any]:
     """Return a decode with the maps of all heads and their attention on the correct source token."""
     found = inspect(model, task, request.input)
+    blocks = dict.fromkeys(block for block, _ in model.attention)
     mass: dict[int, list[float]] = {}
     for score in found.scores:
         mass.setdefault(score.layer, []).append(round(score.attention_mass, 4))
@@ -163,9 +171,21 @@ def decode(model: Transformer, task: Task, request: FigureRequest) -> dict[str, 
         "source": found.source_labels,
         "read": [step.read for step in found.steps],
         "gold_cells": gold_cells(found.sources, steps=len(found.steps)),
-        "weights": {block: _rounded(getattr(found.maps, block)[:, 0]) for block in ("encoder", "decoder", "cross")},
+        "weights": {block: _rounded(getattr(found.maps, block)[:, 0]) for block in blocks},
+        "scored": "cross" if "cross" in blocks else "decoder",
         "attention_mass": list(mass.values()),
         "uniform_mass": found.scores[0].uniform_mass if found.scores else None,
+    }
+
+
+def text(model: DecoderOnly, task: Task, request: FigureRequest) -> dict[str, Any]:
+    """Return the weights of all heads between all tokens of source and answer."""
+    found = text_attention(model, task, request.input)
+    return {
+        "tokens": found.tokens,
+        "source_length": found.source_length,
+        "produced": found.produced,
+        "weights": _rounded(found.weights),
     }
 
 
@@ -205,7 +225,7 @@ def padding(model: Transformer, task: Task, request: PaddingRequest) -> dict[str
     }
 
 
-def ablation(model: Transformer, task: Task, request: AblationRequest) -> dict[str, Any]:
+def ablation(model: Seq2Seq, task: Task, request: AblationRequest) -> dict[str, Any]:
     """Return the answer without a head or a layer, and exact match on held-out inputs with it and without it."""
     without = Interventions.parse(model.heads, ablate=[request.ablate])
     return {
@@ -218,7 +238,7 @@ def ablation(model: Transformer, task: Task, request: AblationRequest) -> dict[s
     }
 
 
-def _exact_match(model: Transformer, task: Task, interventions: Interventions) -> float:
+def _exact_match(model: Seq2Seq, task: Task, interventions: Interventions) -> float:
     """Measure exact match on held-out inputs, once for each of a model's heads and layers, one at a time."""
     with _MEASURING:
         measured = _measured.setdefault(model, {})

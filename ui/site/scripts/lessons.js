@@ -109,7 +109,7 @@ const figures = {
       ...answerOfDecode(model, decode),
       source: ["<BOS>", ...decode.symbols, "<EOS>"], read: ["<BOS>", ...decode.produced.slice(0, -1)], gold_cells: decode.gold,
       weights: Object.fromEntries(Object.entries(decode.maps).map(([block, map]) => [block, nested(map)])),
-      attention_mass: decode.scores?.masses.map((heads) => heads.map(rounded)) ?? [], uniform_mass: decode.scores?.uniform ?? null,
+      attention_mass: decode.scores?.masses.map((heads) => heads.map(rounded)) ?? [], uniform_mass: decode.scores?.uniform ?? null, scored: model.facts.source_block,
     };
   },
   async orders(model, { input, other }) {

@@ -8,6 +8,7 @@ import { paddingFigure } from "./padding.js";
 import { readingFigure } from "./reading.js";
 import { rowFigure } from "./row.js";
 import { similarityFigure } from "./similarity.js";
+import { textFigure } from "./text.js";
 import { tokensFigure } from "./tokens.js";
 import { trainingFigure } from "./training.js";
 
@@ -20,6 +21,7 @@ export const FIGURES = {
   reading: readingFigure,
   row: rowFigure,
   similarity: similarityFigure,
+  text: textFigure,
   tokens: tokensFigure,
   training: trainingFigure,
 };

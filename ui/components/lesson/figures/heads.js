@@ -35,13 +35,13 @@ export function headsFigure({ box, options, request }) {
     return { name, button, thumbnail, head, small };
   }
 
-  function makeButtons({ weights, attention_mass: mass }) {
+  function makeButtons({ weights, attention_mass: mass, scored }) {
     const layers = weights[options.block].map((heads, at) => ({ layer: at + 1, heads })).filter(({ layer }) => !options.layer || layer === options.layer);
     buttons = [];
     grid.replaceChildren(...layers.map(({ layer, heads }) => {
       const name = options.block + "." + layer;
       const own = heads.map((map, at) => {
-        const score = options.block === "cross" ? mass[layer - 1]?.[at] : null;
+        const score = options.block === scored ? mass[layer - 1]?.[at] : null;
         const label = score == null ? "" : score.toFixed(2);
         const text = "layer " + layer + ", head " + (at + 1) + (label ? ", " + label + " of its attention on the correct token" : "") + ": decode without it";
         return makeButton(name + "." + (at + 1), text, { layer, head: at + 1, weights: map, label });
@@ -74,7 +74,7 @@ export function headsFigure({ box, options, request }) {
       makeButtons(answer);
       draw();
       setText(words, "Answer: " + answerText(answer) + ". Press a head, or all heads of a layer, to decode without it."
-        + (options.block === "cross" ? " The number under a head is its attention on the correct source token; uniform attention would have " + answer.uniform_mass.toFixed(2) + "." : ""));
+        + (options.block === answer.scored ? " The number under a head is its attention on the correct source token; uniform attention would have " + answer.uniform_mass.toFixed(2) + "." : ""));
     },
   };
 }
