@@ -69,7 +69,7 @@ def main() -> None:
         root,
         limits=limits,
         device=device,
-        in_processes=options.train_in == "processes",
+        in_processes=True,
         prepare_process=partial(load_plugins, options.plugin, public=options.public),
     )
     presence = Presence() if options.public else None
@@ -173,13 +173,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="device to train on (default: auto, the fastest available)"
-    )
-    parser.add_argument(
-        "--train-in",
-        choices=("processes", "threads"),
-        default="processes",
-        help="where runs train: each in a process of its own, which may crash or run out of memory without ending the "
-        "page, or in threads of the page's process (default: processes, on systems other than Linux threads)",
     )
     parser.add_argument(
         "--plugin",
