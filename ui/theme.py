@@ -12,7 +12,7 @@ THEME = gr.themes.Default(font=FONTS, font_mono=MONO_FONTS)  # ui/web/theme.css 
 LAUNCH: dict[str, Any] = {
     "head": head(),
     "theme": THEME,
-    "footer_links": ["api", "settings"],
+    "footer_links": ["api"],
     "run_history": False,
     "enable_monitoring": False,
     "ssr_mode": False,

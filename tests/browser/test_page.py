@@ -180,6 +180,7 @@ def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable):
 
 
 def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(page: Page, tmp_path: Path):
+    expect(page.locator("footer")).not_to_contain_text("Settings")  # Gradio's own are for developers of an app
     choose_preset(page, "digits-reversal")
     open_settings(page, "Model")
     field = page.get_by_label("d_model")
