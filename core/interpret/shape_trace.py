@@ -12,7 +12,7 @@ from torch import nn
 from core.config import Preset
 from core.config.sections import GRUConfig
 from core.models import outline_model
-from core.models.additive_attention import AdditiveAttention
+from core.models.additive_attention import SingleHeadAttention
 from core.models.attention import MultiHeadAttention
 from core.models.hooks import hook_names, hooks
 from core.models.kernels import Dropout
@@ -190,7 +190,7 @@ class _Recorder:
 
 def _block_and_layer(name: str, module: nn.Module) -> tuple[Block | None, int | None]:
     """Return the block and layer of an attention module, or (None, None) for other modules."""
-    if not isinstance(module, MultiHeadAttention | AdditiveAttention):
+    if not isinstance(module, MultiHeadAttention | SingleHeadAttention):
         return None, None
     numbers = [int(part) for part in name.split(".") if part.isdigit()]
     layer = numbers[0] + 1 if numbers else 1

@@ -59,6 +59,7 @@ def test_the_steps_of_a_recurrent_decoder_are_counted(tiny_gru):
         {"model.family": "encoder-only", "model.positions": "learned"},
         {"model.family": "gru", "model.cell": "lstm"},
         {"model.family": "gru", "model.attention_type": "location-sensitive"},
+        {"model.family": "gru", "model.attention_type": "last-token"},
     ],
     ids=str,
 )

@@ -31,6 +31,7 @@ _INNER_MODULES = (
     "LinearAttention",
     "AdditiveAttention",
     "LocationSensitiveAttention",
+    "LastTokenAttention",
     "FeedForward",
     "GRU",
     "GRUCell",
