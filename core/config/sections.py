@@ -12,7 +12,7 @@ Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 Attention = Literal["full", "window", "linear"]
 AttentionScale = Literal["sqrt", "log-length"]
 RecurrentAttention = Literal["additive", "location-sensitive", "last-token"]
-Cell = Literal["gru", "lstm", "rnn"]
+Cell = Literal["gru", "lstm", "rnn", "stack-rnn"]
 TieEmbeddings = Literal["none", "output", "all"]
 Positions = Literal[
     "sinusoidal",
@@ -373,7 +373,10 @@ class GRUConfig(Section):
     family: Literal["gru"] = "gru"
     d_embedding: Annotated[int, Field(ge=2, le=1024, description="embedding size: width of every token's vector")] = 128
     d_hidden: Annotated[int, Field(ge=2, le=2048, description="hidden state size of every layer")] = 256
-    cell: Annotated[Cell, Field(description="recurrent cell: GRU; LSTM; or plain RNN with tanh, without gates")] = "gru"
+    cell: Annotated[
+        Cell,
+        Field(description="recurrent cell: GRU; LSTM; plain RNN with tanh, without gates; or stack RNN, with a stack"),
+    ] = "gru"
     num_layers: Annotated[int, Field(ge=1, le=8, description="layers in the encoder, and in the decoder")] = 2
     attention_type: Annotated[
         RecurrentAttention,

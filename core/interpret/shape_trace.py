@@ -120,7 +120,8 @@ def _axes(name: str, shape: Shape, tokens: str, sizes: Mapping[str, int]) -> Axe
     last = ("Tq", "Tk") if part in _BY_QUERY_AND_KEY else (tokens, "K" if part in _OF_HEADS else width)
     if recurrent:
         last = ("Tq", "D") if part == "hook_z" else last
-        of_three: Axes = ("L", "B", "D") if part in ("hook_final", "hook_state") else ("B", tokens, width)
+        of_state: Axes = ("L", "B", "D" if shape[-1:] in [(sizes["D"],), (2 * sizes["D"],)] else "N")
+        of_three = of_state if part in ("hook_final", "hook_state") else ("B", tokens, width)
         of_three = ("B", "S", "H") if name == "decoder.attention.v" else of_three
     else:
         of_three = ("B", tokens, width)
@@ -130,7 +131,7 @@ def _axes(name: str, shape: Shape, tokens: str, sizes: Mapping[str, int]) -> Axe
         ("2D" if axis == "D" and size == 2 * sizes["D"] else axis, size)
         for axis, size in zip(axes, shape, strict=bool(axes))
     ]
-    known = {"Tq": None, "Tk": None, "2D": None, "H": 1, **sizes}
+    known = {"Tq": None, "Tk": None, "2D": None, "N": None, "H": 1, **sizes}
     is_known = all(known[axis] in (None, size) or (size == 1 and axis in ("B", "H")) for axis, size in pairs)
     return tuple(axis for axis, _ in pairs) if is_known else ()
 

@@ -1,7 +1,7 @@
 """The recurrent encoder-decoder, with one of three kinds of attention; its encoder reads in one direction.
 
-The cells are GRUs, LSTMs or plain RNNs. The state of a layer, (…, N), is its hidden state (…, D) or, of an LSTM, hidden
-state and cell state side by side, so that N = 2 D.
+The cells are GRUs, LSTMs, plain RNNs or stack RNNs. The state of a layer, (…, N), is its hidden state (…, D); beside it
+LSTMs have their cell state, so that N = 2 D, and stack RNNs their stack, so that N grows with every token.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from torch import nn
 from core.config.sections import GRUConfig
 from core.models.additive_attention import AdditiveAttention, LastTokenAttention, LocationSensitiveAttention
 from core.models.attention import KeysValues
-from core.models.cells import LSTMCell, RecurrentLayer, RNNCell
+from core.models.cells import LSTMCell, RecurrentLayer, RNNCell, StackRNNCell
 from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint, name_hook_points, set_step
 from core.models.kernels import Dropout
@@ -25,11 +25,11 @@ ATTENTION = {
     "location-sensitive": LocationSensitiveAttention,
     "last-token": LastTokenAttention,
 }
-CELLS = {"gru": nn.GRUCell, "lstm": LSTMCell, "rnn": RNNCell}
+CELLS = {"gru": nn.GRUCell, "lstm": LSTMCell, "rnn": RNNCell, "stack-rnn": StackRNNCell}
 
 
 class Encoder(nn.Module):
-    """A stack of recurrent layers with dropout between them: GRUs (Cho et al. 2014), LSTMs or plain RNNs.
+    """A stack of recurrent layers with dropout between them: GRUs (Cho et al. 2014), or other cells.
 
     The layers are modules of their own because the dropout inside a stacked ``nn.GRU`` draws from PyTorch's global
     generator.

@@ -131,7 +131,7 @@ def test_only_the_filters_are_added_to_the_parameters(tiny_gru):
     assert count_parameters(built) == parameters_of(config, task)
 
 
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
+@pytest.mark.parametrize("cell", ["gru", "lstm", "stack-rnn"])
 @torch.no_grad()
 def test_with_last_token_attention_only_the_output_layer_reads_the_source(cell):
     model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": "last-token", "cell": cell}).eval()

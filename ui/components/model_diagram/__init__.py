@@ -38,6 +38,7 @@ _INNER_MODULES = (
     "RecurrentLayer",
     "LSTMCell",
     "RNNCell",
+    "StackRNNCell",
 )
 _ENCODER_NAMES = ("src", "encoder")
 
