@@ -11,7 +11,7 @@ _AS_TOLD = "-as-told"  # end of the names of presets that keep the mistakes of a
 _PER_LAYER = 1e8  # for each layer of an update
 _MUON = 2  # times that overhead: each update orthogonalizes the layers' matrices
 _PER_RECURRENT_STEP = 4e7  # for each token and layer of an update, which a recurrent model computes one after another
-_GATES = {"gru": 3, "lstm": 4, "rnn": 1}  # matrices of each kind in a recurrent layer
+_GATES = {"gru": 3, "lstm": 4, "rnn": 1, "stack-rnn": 1}  # matrices of each kind in a recurrent layer
 
 
 def listed_presets() -> list[Preset]:

@@ -11,8 +11,8 @@ Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 Attention = Literal["full", "window", "linear"]
 AttentionScale = Literal["sqrt", "log-length"]
-RecurrentAttention = Literal["additive", "location-sensitive"]
-Cell = Literal["gru", "lstm", "rnn"]
+RecurrentAttention = Literal["additive", "location-sensitive", "last-token"]
+Cell = Literal["gru", "lstm", "rnn", "stack-rnn"]
 TieEmbeddings = Literal["none", "output", "all"]
 Positions = Literal[
     "sinusoidal",
@@ -373,45 +373,28 @@ class GRUConfig(Section):
     family: Literal["gru"] = "gru"
     d_embedding: Annotated[int, Field(ge=2, le=1024, description="embedding size: width of every token's vector")] = 128
     d_hidden: Annotated[int, Field(ge=2, le=2048, description="hidden state size of every layer")] = 256
-    cell: Annotated[Cell, Field(description="recurrent cell: GRU; LSTM; or plain RNN with tanh, without gates")] = "gru"
+    cell: Annotated[
+        Cell,
+        Field(description="recurrent cell: GRU; LSTM; plain RNN with tanh, without gates; or stack RNN, with a stack"),
+    ] = "gru"
     num_layers: Annotated[int, Field(ge=1, le=8, description="layers in the encoder, and in the decoder")] = 2
     attention_type: Annotated[
         RecurrentAttention,
         Field(
-            description="additive; or location-sensitive: the scores also depend on where the step before attended, so "
-            "the decoder can move along the source"
+            description="additive; location-sensitive: the scores also depend on where the step before attended, so "
+            "the decoder can move along the source; or last-token: only the output layer reads the source, namely the "
+            "encoder's final state (the merge architecture of Tanti et al. 2018)"
         ),
     ] = "additive"
-    location_window: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=512,
-            description="location-sensitive: attend to at most this many tokens before the one attended to most in the "
-            "step before, and after it; the first step starts from the last token; 0: attend to all",
-        ),
-    ] = 0
-    output_context: Annotated[
-        bool,
-        Field(
-            description="the output layer reads what the attention brings, beside the decoder's state, as in Bahdanau "
-            "et al. 2015, appendix A.2.2"
-        ),
-    ] = False
     max_seq_len: Annotated[
         int, Field(ge=4, le=2_048, description="maximum sequence length in tokens, BOS and EOS included")
     ] = 64
     dropout: Annotated[float, Field(ge=0, le=0.9, description="dropout probability")] = 0.1
     mask_padding: Annotated[bool, Field(description="stop the encoder before PAD")] = True
-
-    @model_validator(mode="after")
-    def _check_location_window(self) -> "GRUConfig":
-        if self.location_window and self.attention_type != "location-sensitive":
-            raise ValueError(
-                f"model.location_window={self.location_window} must be 0 with model.attention_type="
-                f"{self.attention_type!r}; only 'location-sensitive' uses it"
-            )
-        return self
+    source_eos: Annotated[
+        bool,
+        Field(description="the encoder reads the EOS of its source; otherwise it stops before EOS"),
+    ] = True
 
     @property
     def summary(self) -> str:

@@ -18,7 +18,7 @@ from torch import nn
 from core.evaluation.passes import evaluation_mode
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models import Seq2Seq
-from core.models.additive_attention import AdditiveAttention, LocationSensitiveAttention
+from core.models.additive_attention import AdditiveAttention, LocationSensitiveAttention, SingleHeadAttention
 from core.models.attention import MultiHeadAttention, log_length, masked_softmax
 from core.models.encoder_only import EncoderOnly
 from core.models.hooks import HookPoint, hooks
@@ -77,7 +77,7 @@ class CellArithmetic:
         head, row, column: the cell; row and column from 0.
         method: "dot product": q·k / √K (Vaswani et al. 2017, eq. 1); "linear": φ(q)·φ(k) with φ(x) = elu(x) + 1
             (Katharopoulos et al. 2020); "additive": v·tanh(q + k) with q = W_s s and k = W_h h (Bahdanau et al. 2015),
-            and in location-sensitive attention v·tanh(q + k + l).
+            and in location-sensitive attention v·tanh(q + k + l); 0 in last-token attention.
         query, key: (K,), as used in the products: φ(q) and φ(k) in linear attention, rotated with RoPE, q divided
             by the temperature, and times ``log_length`` for scores scaled by it.
         location: (K,), l = W_f f, computed from the weights of the previous step (Chorowski et al. 2015); None in all
@@ -162,7 +162,7 @@ def cell_arithmetic(
             with Interventions((head,)).applied_to(model):
                 without = model(src, tgt_in)[0, step].double().cpu()
             answer = CellAnswer(logits, without, produced=int(tokens[0, step]))
-    lines = _additive if isinstance(module, AdditiveAttention) else _multi_head
+    lines = _additive if isinstance(module, SingleHeadAttention) else _multi_head
     return lines(model, recorded, head, row, column, answer)
 
 
@@ -236,7 +236,7 @@ def _is_replaced(recorded: torch.Tensor, computed: torch.Tensor) -> bool:
 def _additive(
     model: Seq2Seq, recorded: _Recorded, head: Head, row: int, column: int, answer: CellAnswer | None
 ) -> CellArithmetic:
-    module = cast(AdditiveAttention, model.attention[head.block, head.layer])
+    module = cast(SingleHeadAttention, model.attention[head.block, head.layer])
     query, keys = recorded.of(module, "hook_q")[0, 0, row], recorded.of(module, "hook_k")[0]
     values = recorded.of(module, "hook_v")[0]
     sums, location, scale = keys + query, None, 1.0
@@ -244,7 +244,9 @@ def _additive(
         location = recorded.of(module, "hook_location")[0, 0, row]  # (Tk, K)
         sums = sums + location
         scale = float(log_length(values, torch.ones(len(keys), dtype=torch.bool)))
-    products = module.v.weight[0].double().cpu() * sums.tanh()  # (Tk, K)
+    products = torch.zeros_like(sums)  # (Tk, K)
+    if isinstance(module, AdditiveAttention):
+        products = module.v.weight[0].double().cpu() * sums.tanh()
     scores, weights = (recorded.of(module, point)[0, 0, row] for point in ("hook_attn_scores", "hook_pattern"))
     masks = recorded.of(module, "hook_mask")[0, 0]
     visible = masks[row]

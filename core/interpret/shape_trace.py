@@ -12,7 +12,7 @@ from torch import nn
 from core.config import Preset
 from core.config.sections import GRUConfig
 from core.models import outline_model
-from core.models.additive_attention import AdditiveAttention
+from core.models.additive_attention import SingleHeadAttention
 from core.models.attention import MultiHeadAttention
 from core.models.hooks import hook_names, hooks
 from core.models.kernels import Dropout
@@ -120,7 +120,8 @@ def _axes(name: str, shape: Shape, tokens: str, sizes: Mapping[str, int]) -> Axe
     last = ("Tq", "Tk") if part in _BY_QUERY_AND_KEY else (tokens, "K" if part in _OF_HEADS else width)
     if recurrent:
         last = ("Tq", "D") if part == "hook_z" else last
-        of_three: Axes = ("L", "B", "D") if part in ("hook_final", "hook_state") else ("B", tokens, width)
+        of_state: Axes = ("L", "B", "D" if shape[-1:] in [(sizes["D"],), (2 * sizes["D"],)] else "N")
+        of_three = of_state if part in ("hook_final", "hook_state") else ("B", tokens, width)
         of_three = ("B", "S", "H") if name == "decoder.attention.v" else of_three
     else:
         of_three = ("B", tokens, width)
@@ -130,7 +131,7 @@ def _axes(name: str, shape: Shape, tokens: str, sizes: Mapping[str, int]) -> Axe
         ("2D" if axis == "D" and size == 2 * sizes["D"] else axis, size)
         for axis, size in zip(axes, shape, strict=bool(axes))
     ]
-    known = {"Tq": None, "Tk": None, "2D": None, "H": 1, **sizes}
+    known = {"Tq": None, "Tk": None, "2D": None, "N": None, "H": 1, **sizes}
     is_known = all(known[axis] in (None, size) or (size == 1 and axis in ("B", "H")) for axis, size in pairs)
     return tuple(axis for axis, _ in pairs) if is_known else ()
 
@@ -190,7 +191,7 @@ class _Recorder:
 
 def _block_and_layer(name: str, module: nn.Module) -> tuple[Block | None, int | None]:
     """Return the block and layer of an attention module, or (None, None) for other modules."""
-    if not isinstance(module, MultiHeadAttention | AdditiveAttention):
+    if not isinstance(module, MultiHeadAttention | SingleHeadAttention):
         return None, None
     numbers = [int(part) for part in name.split(".") if part.isdigit()]
     layer = numbers[0] + 1 if numbers else 1

@@ -1,7 +1,7 @@
-"""The recurrent encoder-decoder with additive or location-sensitive attention; its encoder reads in one direction.
+"""The recurrent encoder-decoder, with one of three kinds of attention; its encoder reads in one direction.
 
-The cells are GRUs, LSTMs or plain RNNs. The state of a layer is its hidden state (…, D) or, of an LSTM, hidden state
-and cell state side by side (…, 2 D); N below is 1 or 2.
+The cells are GRUs, LSTMs, plain RNNs or stack RNNs. The state of a layer, (…, N), is its hidden state (…, D); beside it
+LSTMs have their cell state, so that N = 2 D, and stack RNNs their stack, so that N grows with every token.
 """
 
 from dataclasses import dataclass, replace
@@ -10,21 +10,26 @@ import torch
 from torch import nn
 
 from core.config.sections import GRUConfig
-from core.models.additive_attention import AdditiveAttention, LocationSensitiveAttention
+from core.models.additive_attention import AdditiveAttention, LastTokenAttention, LocationSensitiveAttention
 from core.models.attention import KeysValues
-from core.models.cells import LSTMCell, RecurrentLayer, RNNCell
+from core.models.cells import LSTMCell, RecurrentLayer, RNNCell, StackRNNCell
 from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint, name_hook_points, set_step
 from core.models.kernels import Dropout
 from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.models.shape_checks import check_states
-from core.text.vocab import PAD_ID
+from core.text.vocab import EOS_ID, PAD_ID
 
-CELLS = {"gru": nn.GRUCell, "lstm": LSTMCell, "rnn": RNNCell}
+ATTENTION = {
+    "additive": AdditiveAttention,
+    "location-sensitive": LocationSensitiveAttention,
+    "last-token": LastTokenAttention,
+}
+CELLS = {"gru": nn.GRUCell, "lstm": LSTMCell, "rnn": RNNCell, "stack-rnn": StackRNNCell}
 
 
 class Encoder(nn.Module):
-    """A stack of recurrent layers with dropout between them: GRUs (Cho et al. 2014), LSTMs or plain RNNs.
+    """A stack of recurrent layers with dropout between them: GRUs (Cho et al. 2014), or other cells.
 
     The layers are modules of their own because the dropout inside a stacked ``nn.GRU`` draws from PyTorch's global
     generator.
@@ -53,7 +58,7 @@ class Encoder(nn.Module):
             lengths: (B,) int64, tokens to read of each sequence.
 
         Returns:
-            Hidden states of the last layer (B, S, D), and the state of each layer after its last token (L, B, N · D).
+            Hidden states of the last layer (B, S, D), and the state of each layer after its last token (L, B, N).
         """
         check_states("x", x, self.d_embedding)
         if lengths.shape != x.shape[:1]:
@@ -73,7 +78,7 @@ class GRUCache:
     """The state of the decoder.
 
     Attributes:
-        hidden: (L, B, N · D) float, the state of each layer.
+        hidden: (L, B, N) float, the state of each layer.
         memory: keys and values of the encoder's outputs, each (B, S, D).
         length: number of target tokens read so far.
         weights: (B, S) float, the attention of the last step; None before the first.
@@ -102,27 +107,29 @@ class GRUCache:
 
 
 class Decoder(nn.Module):
-    """A stack of recurrent layers that, at each step, first attends to the source with its last hidden state."""
+    """A stack of recurrent layers that, at each step, first attends to the source with its last hidden state.
+
+    It starts from the encoder's final state, and reads the context beside the token. With last-token attention it does
+    neither: only the output layer reads the source, so the answer is a linear function of the encoder's final state.
+    """
 
     def __init__(self, config: GRUConfig, generator: torch.Generator | None) -> None:
         super().__init__()
-        widths = [config.d_embedding + config.d_hidden, *[config.d_hidden] * (config.num_layers - 1)]
-        self.attention = (
-            LocationSensitiveAttention(config.d_hidden, config.location_window)
-            if config.attention_type == "location-sensitive"
-            else AdditiveAttention(config.d_hidden)
-        )
+        self.reads_source = config.attention_type != "last-token"
+        d_context = config.d_hidden if self.reads_source else 0
+        widths = [config.d_embedding + d_context, *[config.d_hidden] * (config.num_layers - 1)]
+        self.attention = ATTENTION[config.attention_type](config.d_hidden)
         self.layers = nn.ModuleList(CELLS[config.cell](width, config.d_hidden) for width in widths)
         self.d_embedding, self.d_hidden = config.d_embedding, config.d_hidden
-        self.output_context = config.output_context
         self.dropout = Dropout(config.dropout, generator)
-        self.hook_state = HookPoint()  # (L, B, N · D), after each step
+        self.hook_state = HookPoint()  # (L, B, N), after each step
 
     def new_cache(self, memory: Memory) -> GRUCache:
-        """Start from the encoder's final state, and project its outputs once for all steps."""
+        """Return the cache before the first token, with the encoder's outputs projected once for all steps."""
         if memory.final is None:
             raise ValueError("this memory has no final state: it is not of a recurrent encoder")
-        return GRUCache(memory.final, self.attention.keys_values(memory.states))
+        start = memory.final if self.reads_source else torch.zeros_like(memory.final)
+        return GRUCache(start, self.attention.keys_values(memory.states))
 
     def forward(self, x: torch.Tensor, cache: GRUCache, mask: torch.Tensor) -> tuple[torch.Tensor, GRUCache]:
         """Read embedded target tokens (B, T, E), one after the other.
@@ -131,8 +138,8 @@ class Decoder(nn.Module):
             mask: (B, 1, 1, S) bool, True where the source is not PAD.
 
         Returns:
-            Hidden states of the last layer (B, T, D), with ``output_context`` each beside its context (B, T, 2 D); and
-            the cache after these tokens.
+            Hidden states of the last layer (B, T, D), with last-token attention each beside its context (B, T, 2 D);
+            and the cache after these tokens.
         """
         check_states("x", x, self.d_embedding, batch=cache.hidden.shape[1])
         hidden, weights, states = cache.hidden, cache.weights, []
@@ -140,14 +147,15 @@ class Decoder(nn.Module):
             set_step(step)
             query = _hidden(hidden[-1], self.d_hidden)
             context, weights = self.attention(query, cache.memory, mask, weights)
-            hidden = self.hook_state(self._step(torch.cat([token, context], dim=-1), hidden))
+            read = torch.cat([token, context], dim=-1) if self.reads_source else token
+            hidden = self.hook_state(self._step(read, hidden))
             state = _hidden(hidden[-1], self.d_hidden)
-            states.append(torch.cat([state, context], dim=-1) if self.output_context else state)
+            states.append(state if self.reads_source else torch.cat([state, context], dim=-1))
         length = cache.length + x.shape[1]
         return torch.stack(states, dim=1), replace(cache, hidden=hidden, length=length, weights=weights)
 
     def _step(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        """Update the state of every layer (L, B, N · D) with one input (B, E + D)."""
+        """Update the state of every layer (L, B, N) with one input (B, E + D) or (B, E)."""
         states: list[torch.Tensor] = []
         for layer, state in zip(self.layers, hidden, strict=True):
             x = self.dropout(_hidden(states[-1], self.d_hidden)) if states else x
@@ -171,7 +179,7 @@ class GRUSeq2Seq(Seq2Seq):
     ) -> None:
         super().__init__()
         self.max_seq_len, self.vocab_sizes = config.max_seq_len, (src_vocab_size, tgt_vocab_size)
-        self.mask_padding = config.mask_padding
+        self.mask_padding, self.source_eos = config.mask_padding, config.source_eos
         self.src_embedding, self.tgt_embedding = (
             Embedding(size, config.d_embedding, Dropout(config.dropout, generator))
             for size in (src_vocab_size, tgt_vocab_size)
@@ -179,7 +187,7 @@ class GRUSeq2Seq(Seq2Seq):
         self.encoder = Encoder(config, generator)
         self.decoder = Decoder(config, generator)
         self.dropout = Dropout(config.dropout, generator)
-        self.output = nn.Linear(config.d_hidden * (1 + config.output_context), tgt_vocab_size)
+        self.output = nn.Linear(config.d_hidden * (1 if self.decoder.reads_source else 2), tgt_vocab_size)
         self.hook_logits = HookPoint()
         self.attention = {("cross", 1): self.decoder.attention}
         name_hook_points(self)
@@ -188,6 +196,8 @@ class GRUSeq2Seq(Seq2Seq):
         """Read a source (B, S) int64; see ``Seq2Seq.encode``. The encoder has no attention."""
         self.check_src(src)
         mask = src != PAD_ID
+        if not self.source_eos:
+            mask = mask & (src != EOS_ID)
         lengths = mask.sum(dim=1) if self.mask_padding else torch.full_like(src[:, 0], src.shape[1])
         states, final = self.encoder(self.src_embedding(src), lengths)
         return Memory(states, mask[:, None, None, :], final=final)
@@ -202,11 +212,11 @@ class GRUSeq2Seq(Seq2Seq):
 
 
 def _hidden(state: torch.Tensor, d_hidden: int) -> torch.Tensor:
-    """Return the hidden state (…, D) of a state (…, N · D)."""
+    """Return the hidden state (…, D) of a state (…, N)."""
     return state if state.shape[-1] == d_hidden else state[..., :d_hidden]
 
 
 def _states_at(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Take from states (B, S, N · D) the one after ``lengths`` (B,) tokens; zeros, the initial state, after 0."""
+    """Take from states (B, S, N) the one after ``lengths`` (B,) tokens; zeros, the initial state, after 0."""
     last = states[torch.arange(len(states), device=states.device), (lengths - 1).clamp(min=0)]
     return last * (lengths > 0)[:, None]

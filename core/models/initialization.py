@@ -74,7 +74,7 @@ def _initialize_norm(module: nn.LayerNorm | nn.RMSNorm) -> None:
 def _initialize_gates(module: nn.GRU | nn.GRUCell | Cell, generator: torch.Generator) -> None:
     """Draw the weights of a recurrent layer; its gates are stacked along the first dimension."""
     num_gates = module.num_gates if isinstance(module, Cell) else 3
-    for name, parameter in module.named_parameters():
+    for name, parameter in module.named_parameters(recurse=False):
         if name.startswith("bias"):
             parameter.zero_()
             continue

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, Self, cast, get_args
 import torch
 from torch import nn
 
-from core.models.additive_attention import AdditiveAttention
+from core.models.additive_attention import SingleHeadAttention
 from core.models.attention import KeysValues, MultiHeadAttention
 from core.models.kernels import GrowingRows
 from core.storage.errors import InputError
@@ -123,7 +123,7 @@ class Memory:
     Attributes:
         states: (B, S, D) float, the encoder's output; in a decoder-only model its states for the source.
         mask: (B, 1, 1, S) bool, True where the source is not PAD.
-        final: (L, B, D) float, the last state of each recurrent layer, (L, B, 2 D) of LSTMs; or None.
+        final: (L, B, N) float, the last state of each recurrent layer (see ``core.models.gru``); or None.
         past: in a decoder-only model, the cache that contains the source.
         last: (B, 1) int64, in a decoder-only model without BOS the last token of the source; else None.
         stride: (B, 1) float, step between consecutive position ids on both sides, drawn in training with
@@ -195,7 +195,7 @@ class Seq2Seq(nn.Module, ABC):
 
     max_seq_len: int
     vocab_sizes: tuple[int, int]
-    attention: Mapping[tuple[Block, int], MultiHeadAttention | AdditiveAttention] = {}
+    attention: Mapping[tuple[Block, int], MultiHeadAttention | SingleHeadAttention] = {}
     forced_start: tuple[int, ...] = ()
 
     @property

@@ -17,7 +17,7 @@ from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.evaluation.passes import DECODED, MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
 from core.models import Seq2Seq, outline_model
-from core.models.additive_attention import AdditiveAttention
+from core.models.additive_attention import SingleHeadAttention
 from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
 from core.models.gru import Decoder, Encoder
@@ -39,7 +39,7 @@ KERNELS = 60_000_000  # bytes of library code and of kernels compiled for the sh
 KEPT_BLOCKS = 0.5  # fraction of the allocated bytes: freed blocks between used ones, which the C library keeps
 _PARTS: dict[type[nn.Module], str] = {
     MultiHeadAttention: "attention",
-    AdditiveAttention: "attention",
+    SingleHeadAttention: "attention",
     FeedForward: "feed-forward",
     Embedding: "embeddings",
     Encoder: "recurrent layers",

@@ -42,8 +42,6 @@ def test_a_new_family_keeps_shared_fields_and_uses_its_defaults(tiny):
         "model.mask_padding": (None, True),
         "model.cell": (None, "gru"),
         "model.attention_type": (None, "additive"),
-        "model.location_window": (None, 0),
-        "model.output_context": (None, False),
     }
     with pytest.raises(ConfigError, match=r"model\.d_model is not a known key"):
         tiny.with_changes({"model.family": "gru", "model.d_model": 16})

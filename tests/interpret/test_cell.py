@@ -58,11 +58,10 @@ MODELS = {
         cell: (GRUSeq2Seq, {"max_seq_len": 12, "d_embedding": 6, "d_hidden": 8, "num_layers": 2, "cell": cell})
         for cell in ("gru", "lstm")
     },
-    "location-sensitive": (
-        GRUSeq2Seq,
-        {"max_seq_len": 12, "d_embedding": 6, "d_hidden": 8, "attention_type": "location-sensitive"}
-        | {"location_window": 2},
-    ),
+    **{
+        attention: (GRUSeq2Seq, {"max_seq_len": 12, "d_embedding": 6, "d_hidden": 8, "attention_type": attention})
+        for attention in ("location-sensitive", "last-token")
+    },
 }
 EXACT = {"atol": 1e-6, "rtol": 0}
 

@@ -58,7 +58,9 @@ def test_the_steps_of_a_recurrent_decoder_are_counted(tiny_gru):
         {"model.family": "decoder-only", "model.norm": "pre"},
         {"model.family": "encoder-only", "model.positions": "learned"},
         {"model.family": "gru", "model.cell": "lstm"},
+        {"model.family": "gru", "model.cell": "stack-rnn"},
         {"model.family": "gru", "model.attention_type": "location-sensitive"},
+        {"model.family": "gru", "model.attention_type": "last-token"},
     ],
     ids=str,
 )
@@ -87,6 +89,8 @@ def test_axes_have_the_names_of_the_docstrings(tiny, tiny_gru):
     recurrent = {each.name: each for each in trace_shapes(tiny_gru.with_changes({"model.cell": "lstm"}))}
     assert recurrent["decoder.hook_state"].axes[""] == ("L", "B", "2D")
     assert recurrent["src_embedding"].axes[""] == ("B", "S", "E")
+    stack = {each.name: each for each in trace_shapes(tiny_gru.with_changes({"model.cell": "stack-rnn"}))}
+    assert stack["decoder.hook_state"].axes[""] == ("L", "B", "N")
     assert (recurrent["src"].dtype, recurrent["logits"].dtype) == ("int64", "float32")
 
 

@@ -28,6 +28,7 @@ MODELS = {
     "gru": (GRUSeq2Seq, RECURRENT),
     "lstm": (GRUSeq2Seq, RECURRENT | {"cell": "lstm"}),
     "rnn": (GRUSeq2Seq, RECURRENT | {"cell": "rnn"}),
+    "stack-rnn": (GRUSeq2Seq, RECURRENT | {"cell": "stack-rnn"}),
 }
 
 

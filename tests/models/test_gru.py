@@ -16,7 +16,7 @@ from core.models.gru import GRUSeq2Seq
 from core.models.hooks import hooks, name_hook_points
 from core.tasks import build_task
 from core.teaching.bugs import new_state
-from core.text.vocab import PAD_ID
+from core.text.vocab import EOS_ID, PAD_ID
 from tests.support.scripted_models import make_model
 from tests.support.scripted_models import unended_sequences as sequences
 
@@ -141,6 +141,20 @@ def test_without_mask_padding_the_final_state_depends_on_the_batch():
     right = make_model(GRUSeq2Seq, **SIZES).eval()
     right.load_state_dict(model.state_dict())
     assert_close(model(src, tgt), right(src, tgt), atol=0, rtol=0)  # without PAD there is no mistake to make
+
+
+def test_without_source_eos_the_model_does_what_it_does_with_sources_that_have_none():
+    model = make_model(GRUSeq2Seq, **SIZES, source_eos=False).eval()
+    whole = make_model(GRUSeq2Seq, **SIZES).eval()
+    whole.load_state_dict(model.state_dict())
+    src, tgt = sequences(LENGTHS, LONGEST), sequences([7] * 4, 7)
+    with_eos = src.clone()
+    with_eos[torch.arange(4), torch.tensor(LENGTHS)] = EOS_ID
+    logits, maps = forward_with_attention(model, with_eos, tgt)
+    expected, weights = forward_with_attention(whole, src, tgt)
+    assert_close(logits, expected, atol=1e-6, rtol=0)
+    assert_close(maps.cross, weights.cross, atol=1e-6, rtol=0)
+    assert not torch.allclose(model(with_eos, tgt), whole(with_eos, tgt), atol=1e-3)
 
 
 def test_only_cross_attention_is_recorded_and_padding_gets_none(model):

@@ -1,4 +1,7 @@
-"""Location-sensitive attention equals its equations, is independent of padding, and is carried from step to step."""
+"""Location-sensitive attention equals its equations, is independent of padding, and is carried from step to step.
+
+With last-token attention only the output layer reads the source.
+"""
 
 import math
 
@@ -6,7 +9,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core.config.preset import ConfigError
 from core.generation import Beam, generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.additive_attention import LocationSensitiveAttention
@@ -23,10 +25,10 @@ SIZES = {"d_embedding": 6, "d_hidden": D, "num_layers": 2, "max_seq_len": 14, "a
 WITHIN = {"atol": 1e-5, "rtol": 0}
 
 
-@pytest.fixture(params=[{}, {"location_window": 2, "output_context": True}], ids=["everywhere", "in a window"])
-def model(request) -> GRUSeq2Seq:
+@pytest.fixture
+def model() -> GRUSeq2Seq:
     """A model whose attention is sharp and depends on the weights before."""
-    model = make_model(GRUSeq2Seq, **SIZES, **request.param).eval()
+    model = make_model(GRUSeq2Seq, **SIZES).eval()
     with torch.no_grad():
         model.decoder.attention.v.weight *= 8
         model.decoder.attention.w_f.weight *= 4
@@ -38,14 +40,12 @@ def oracle_weights(
 ) -> torch.Tensor:
     """Eq. 8 and 9 of Chorowski et al. 2015 sharpened, for one sequence without PAD, one position and tap at a time."""
     count, scores = len(states), []
-    center = max(range(count), key=lambda position: before[position])
     for position in range(count):
         total = attention.w_h(states[position]) + query
         for tap, offset in enumerate(range(-3, 4)):
             other = position + offset
             total = total + attention.w_f.weight[:, tap] * (before[other] if 0 <= other < count else -1.0)
-        is_near = not attention.window or abs(position - center) <= attention.window
-        scores.append(attention.v.weight[0] @ total.tanh() if is_near else torch.tensor(-torch.inf))
+        scores.append(attention.v.weight[0] @ total.tanh())
     return (torch.stack(scores) * math.log(count) / math.log(20)).softmax(dim=0)
 
 
@@ -63,16 +63,6 @@ def test_weights_equal_the_equations_at_every_step_and_start_from_the_last_token
             assert_close(maps.cross[0, row, 0, step, :length], weights, **WITHIN)
             before = weights.tolist()
         assert (maps.cross[0, row, 0, :, length:] == 0).all()
-
-
-def test_the_window_moves_with_the_attention():
-    model = make_model(GRUSeq2Seq, **SIZES, location_window=1).eval()
-    with torch.no_grad():
-        _, maps = forward_with_attention(model, sequences([9], 9), sequences([8], 8))
-    rows = maps.cross[0, 0, 0]
-    centers = [8, *rows.argmax(dim=1).tolist()]
-    for row, center in zip(rows, centers, strict=False):
-        assert set(row.nonzero().flatten().tolist()) == {at for at in range(center - 1, center + 2) if at < 9}
 
 
 def test_steps_with_the_cache_equal_one_call(model):
@@ -124,7 +114,9 @@ def test_a_changed_pattern_moves_the_next_step(model):
     assert not torch.allclose(patterns[1], maps.cross[0, :, :, 1:2], atol=1e-3)
 
 
-def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(model):
+@pytest.mark.parametrize("attention_type", ["location-sensitive", "last-token"])
+def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(attention_type):
+    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": attention_type})
     logits = model(torch.zeros(2, 4, dtype=torch.int64), sequences([3, 3], 3))
     logits.sum().backward()
     assert logits.isfinite().all()
@@ -139,21 +131,36 @@ def test_only_the_filters_are_added_to_the_parameters(tiny_gru):
     assert count_parameters(built) == parameters_of(config, task)
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstm", "stack-rnn"])
 @torch.no_grad()
-def test_the_output_layer_reads_the_state_and_its_context():
-    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": "additive"}, output_context=True).eval()
-    src, tgt_in = sequences(LENGTHS, 7), sequences([5] * 3, 5)
-    states: list[torch.Tensor] = []
-    contexts: list[torch.Tensor] = []
-    decoder = model.decoder
-    with hooks({decoder.hook_state.name: states.append, decoder.attention.hook_z.name: contexts.append}):
-        logits = model(src, tgt_in)
-    pairs = zip(states, contexts, strict=True)
-    read = torch.stack([torch.cat([state[-1], context[:, 0, 0]], dim=1) for state, context in pairs], dim=1)
-    assert model.output.in_features == 2 * D
-    assert_close(logits, model.output(read), **WITHIN)
+def test_with_last_token_attention_only_the_output_layer_reads_the_source(cell):
+    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": "last-token", "cell": cell}).eval()
+    src, tgt_in = sequences(LENGTHS, 7), sequences([5], 5).expand(3, -1)
+    logits, maps = forward_with_attention(model, src, tgt_in)
+    last = torch.tensor(LENGTHS) - 1
+    assert torch.equal(maps.cross[0, :, 0], torch.nn.functional.one_hot(last, 7)[:, None].expand(-1, 5, -1).float())
+    final = model.encode(src).states[torch.arange(3), last]
+    of_source = final @ model.output.weight[:, D:].T
+    of_target = logits - of_source[:, None]
+    assert_close(of_target, of_target[:1].expand(3, -1, -1), **WITHIN)
+    assert of_source.std(dim=0).max() > 1e-3
 
 
-def test_a_window_needs_location_sensitive_attention(tiny_gru):
-    with pytest.raises(ConfigError, match=r"location_window=3 must be 0 with model\.attention_type='additive'"):
-        tiny_gru.with_changes({"model.location_window": 3})
+def test_with_last_token_attention_steps_with_the_cache_and_beams_equal_one_call():
+    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": "last-token"}).eval()
+    with torch.no_grad():
+        model.output.weight *= 8
+        model.output.bias[PAD_ID] = -100
+    src, tgt_in = sequences([7, 4, 5], 7), sequences([6] * 3, 6)
+    memory, cache, parts = model.encode(src), None, []
+    for token in tgt_in.split(1, dim=1):
+        step = model.decode(token, memory, cache)
+        cache = step.cache
+        parts.append(step.logits)
+    assert_close(torch.cat(parts, dim=1), model(src, tgt_in), **WITHIN)
+    found, expected = (
+        generate(each, src, max_steps=8, strategy=Beam(beam_size=3, n_best=2)).search
+        for each in (model, UncachedModel(model))
+    )
+    assert torch.equal(found.tokens, expected.tokens)
+    assert_close(found.log_probs, expected.log_probs, **WITHIN)

@@ -41,7 +41,7 @@ DECODER_ONLY = [f"decoder-only {options}" for options in ("post, sinusoidal", "p
 DECODER_ONLY += ["decoder-only as in GPT-2"]
 WITH_DECODER_STREAM = [*TRANSFORMERS, *DECODER_ONLY]
 WITH_STREAM = [*WITH_DECODER_STREAM, *ENCODER_ONLY]
-RECURRENT = ["gru", "lstm"]
+RECURRENT = ["gru", "lstm", "stack-rnn"]
 WITH_DECODER = [*WITH_DECODER_STREAM, *RECURRENT]
 FAMILIES = [*WITH_DECODER, *ENCODER_ONLY]
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from core.models import AttentionMaps, Seq2Seq, forward_with_attention
-from core.models.additive_attention import AdditiveAttention
+from core.models.additive_attention import SingleHeadAttention
 from core.models.attention import MultiHeadAttention
 from core.models.hooks import Hook, hooks
 from core.models.seq2seq import Block
@@ -39,7 +39,7 @@ class AttentionCall:
 
     name: str
     block: Block | None
-    module: MultiHeadAttention | AdditiveAttention | nn.MultiheadAttention | None
+    module: MultiHeadAttention | SingleHeadAttention | nn.MultiheadAttention | None
     query: torch.Tensor | None
     key: torch.Tensor | None
     value: torch.Tensor | None
@@ -202,7 +202,7 @@ def _as_scores(mask: torch.Tensor) -> torch.Tensor:
 class _CallRecorder:
     """Records the calls of one attention module at its hook points."""
 
-    def __init__(self, block: Block, module: MultiHeadAttention | AdditiveAttention) -> None:
+    def __init__(self, block: Block, module: MultiHeadAttention | SingleHeadAttention) -> None:
         self.block: Block = block
         self.module = module
         self.calls: list[AttentionCall] = []

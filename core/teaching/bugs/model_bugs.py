@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.models import Seq2Seq
-from core.models.additive_attention import AdditiveAttention
+from core.models.additive_attention import SingleHeadAttention
 from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
 from core.models.gru import GRUSeq2Seq
@@ -40,7 +40,7 @@ class PadAttendedTo(Bug):
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
         """Open the mask of every attention over the source."""
-        attentions: list[MultiHeadAttention | AdditiveAttention] = [*_modules(model, AdditiveAttention)]
+        attentions: list[MultiHeadAttention | SingleHeadAttention] = [*_modules(model, SingleHeadAttention)]
         attentions += [layer.self_attention for layer in _modules(model, EncoderLayer)]
         attentions += [layer.cross_attention for layer in _modules(model, DecoderLayer) if layer.cross_attention]
         for attention in attentions:

@@ -126,8 +126,8 @@ function story(shown, inNumbers) {
   function stream() {
     const { cell, chosen } = shown;
     if (!cell.stream.length) {
-      return step(4, "Into the cell", "the sum is the context",
-        note("The recurrent cell reads it beside the embedding of the previous token, and updates its state." + (cell.output_context ? " The output layer reads it too." : "")));
+      return step(4, cell.read_by_output ? "Into the output layer" : "Into the cell", "the sum is the context",
+        note(cell.read_by_output ? "The output layer reads it beside the decoder's state, which knows nothing of the source." : "The recurrent cell reads it beside the embedding of the previous token, and updates its state."));
     }
     const [own, ...later] = cell.stream;
     const normalized = cell.norm === "post" ? ", normalized" : "";

@@ -31,12 +31,14 @@ _INNER_MODULES = (
     "LinearAttention",
     "AdditiveAttention",
     "LocationSensitiveAttention",
+    "LastTokenAttention",
     "FeedForward",
     "GRU",
     "GRUCell",
     "RecurrentLayer",
     "LSTMCell",
     "RNNCell",
+    "StackRNNCell",
 )
 _ENCODER_NAMES = ("src", "encoder")
 
