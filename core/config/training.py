@@ -23,6 +23,15 @@ class TrainingConfig(Section):
     group_by_length: Annotated[
         bool, Field(description="put sequences of similar length into one batch, for less padding")
     ] = False
+    curriculum_steps: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="train on short sequences first: updates until all lengths are drawn, the longest admitted "
+            "growing linearly; 0: all from the start",
+        ),
+    ] = 0
     tokens_per_batch: Annotated[
         int,
         Field(
@@ -148,6 +157,21 @@ class TrainingConfig(Section):
             raise ValueError(
                 f"training.tokens_per_batch={self.tokens_per_batch} must be 0 with training.group_by_length=False; "
                 "a token budget is filled with sequences of similar length"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_curriculum(self) -> "TrainingConfig":
+        if self.curriculum_steps and (not self.group_by_length or self.tokens_per_batch or self.training_sequences):
+            raise ValueError(
+                f"training.curriculum_steps={self.curriculum_steps} must be 0 with training.group_by_length="
+                f"{self.group_by_length}, training.tokens_per_batch={self.tokens_per_batch} and "
+                f"training.training_sequences={self.training_sequences}; a curriculum needs newly drawn sequences, in "
+                "batches of batch_size grouped by length"
+            )
+        if self.curriculum_steps > self.steps:
+            raise ValueError(
+                f"training.curriculum_steps={self.curriculum_steps} must not be above training.steps={self.steps}"
             )
         return self
 

@@ -22,9 +22,9 @@ from core.generation import generate
 from core.interpret.snapshots import SnapshotTaker, count_snapshots
 from core.models import Seq2Seq, parameters_of
 from core.runs.recorder import MIN_SECONDS_BETWEEN_SAVES
-from core.tasks import POOL_BATCHES, Batch, build_task, fixed_pairs, training_batches
+from core.tasks import POOL_BATCHES, Batch, Batches, build_task, fixed_pairs, training_batches
 from core.text.vocab import BOS_ID
-from core.training.loop import TRAINING_SAMPLE, StepEvent, train
+from core.training.loop import TRAINING_SAMPLE, StepEvent, batches_of, train
 from core.training.optimizers import clip_gradients
 from core.training.state import TrainingState, new_state
 
@@ -227,11 +227,14 @@ def _seconds_per_optimizer_step(state: TrainingState) -> float:
 
 
 def _relative_size(state: TrainingState, numbers: range) -> float:
-    """Return the mean size of these batches divided by that of many; 1 unless batches differ in length."""
+    """Return the mean size of these batches divided by that of many; 1 unless batches differ in length.
+
+    The many are those after a curriculum: its first batches are smaller, which the estimate leaves out.
+    """
     config = state.preset.training
     if not config.group_by_length:
         return 1.0
-    batches = training_batches(
+    without_curriculum = training_batches(
         state.task,
         sequences=config.training_sequences,
         batch_size=config.batch_size,
@@ -240,10 +243,10 @@ def _relative_size(state: TrainingState, numbers: range) -> float:
         seed=config.seed,
     )
 
-    def mean_size(numbers: range) -> float:
+    def mean_size(batches: Batches, numbers: range) -> float:
         return fmean(_num_tokens(batches.at(number, state.generator)) for number in numbers)
 
-    return mean_size(numbers) / mean_size(range(1, _KNOWN_BATCHES + 1))
+    return mean_size(batches_of(state), numbers) / mean_size(without_curriculum, range(1, _KNOWN_BATCHES + 1))
 
 
 def _num_tokens(batch: Batch) -> int:

@@ -10,6 +10,7 @@ from core.tasks.data import fixed_pairs
 from core.tasks.task import Batch, PairDataset, Task
 
 POOL_BATCHES = 16  # batches drawn together and then grouped by length
+CURRICULUM_START = 0.1  # share of the drawn sequences, the shortest, that a curriculum begins with
 _EPOCH_STRIDE = 1_000_003
 
 
@@ -44,24 +45,38 @@ class _FreshPools(ABC):
         """Return batch ``number``, counted from 1; the generator is not used."""
         pool, index = divmod(number - 1, POOL_BATCHES)
         if self._pool[0] != pool:
-            self._pool = (pool, self._draw_pool(torch.Generator().manual_seed(self.seed * _EPOCH_STRIDE + pool)))
+            self._pool = (pool, self._draw_pool(pool, torch.Generator().manual_seed(self.seed * _EPOCH_STRIDE + pool)))
         return self._pool[1][index]
 
     @abstractmethod
-    def _draw_pool(self, generator: torch.Generator) -> list[Batch]:
-        """Return ``POOL_BATCHES`` batches in the order in which they are used."""
+    def _draw_pool(self, pool: int, generator: torch.Generator) -> list[Batch]:
+        """Return the ``POOL_BATCHES`` batches of a pool, counted from 0, in the order in which they are used."""
 
 
 class FreshByLength(_FreshPools):
     """Fresh batches of ``size`` sequences.
 
     Sequences for ``POOL_BATCHES`` batches are drawn together, sorted by length and cut into batches, which are used in
-    random order. Every drawn sequence is used, so no length is trained on more than others.
+    random order. Every drawn sequence is used, so no length is trained on more than others, unless there is a
+    curriculum: the first batches then consist of the shortest sequences of more that are drawn (Platanios et al. 2019,
+    "Competence-based Curriculum Learning for Neural Machine Translation", with a linear competence).
+
+    Args:
+        curriculum: the number of batches over which the share of the drawn sequences that is used grows linearly from
+            ``CURRICULUM_START`` to all.
     """
 
-    def _draw_pool(self, generator: torch.Generator) -> list[Batch]:
-        pairs = self.task.sample(POOL_BATCHES * self.size, split="train", generator=generator)
-        slices = _length_order(pairs.lengths()).split(self.size)
+    def __init__(
+        self, task: Task, size: int, *, seed: int, device: torch.device | str = "cpu", curriculum: int = 0
+    ) -> None:
+        super().__init__(task, size, seed=seed, device=device)
+        self.curriculum = curriculum
+
+    def _draw_pool(self, pool: int, generator: torch.Generator) -> list[Batch]:
+        progress = min(1.0, pool * POOL_BATCHES / self.curriculum) if self.curriculum else 1.0
+        used, share = POOL_BATCHES * self.size, CURRICULUM_START + progress * (1 - CURRICULUM_START)
+        pairs = self.task.sample(round(used / share), split="train", generator=generator)
+        slices = _length_order(pairs.lengths())[:used].split(self.size)
         order = torch.randperm(POOL_BATCHES, generator=generator).tolist()
         return [pairs[slices[index]].trimmed().to(self.device) for index in order]
 
@@ -73,7 +88,7 @@ class FreshByTokens(_FreshPools):
     the batches, ``POOL_BATCHES`` are used, in random order, so every drawn sequence is equally likely to be used.
     """
 
-    def _draw_pool(self, generator: torch.Generator) -> list[Batch]:
+    def _draw_pool(self, pool: int, generator: torch.Generator) -> list[Batch]:
         parts: list[Batch] = []
         batches: list[torch.Tensor] = []
         while len(batches) < POOL_BATCHES:
@@ -234,6 +249,7 @@ def training_batches(
     seed: int,
     group_by_length: bool = False,
     tokens_per_batch: int = 0,
+    curriculum: int = 0,
     device: str = "cpu",
 ) -> Batches:
     """Return the training batches of a run.
@@ -244,8 +260,15 @@ def training_batches(
         seed: of the order of a fixed set, and of fresh batches grouped by length.
         group_by_length: batch sequences of similar lengths.
         tokens_per_batch: the token budget of batches grouped by length, which replaces ``batch_size``; 0 is none.
+        curriculum: the number of batches with which fresh sequences grow from short ones to all; 0 is none.
+
+    Raises:
+        ConfigError: a curriculum of a finite list of pairs.
     """
     fixed = fixed_pairs(task, sequences, split="train") if sequences else task.all_pairs("train")
+    if fixed is not None and curriculum:
+        field = "training.curriculum_steps"
+        raise ConfigError([(field, f"{field} must be 0: this task has a finite list of training pairs")])
     if fixed is not None and tokens_per_batch:
         return EpochsByTokens(fixed.to(device), tokens_per_batch, seed=seed)
     if fixed is not None:
@@ -253,5 +276,5 @@ def training_batches(
     if tokens_per_batch:
         return FreshByTokens(task, tokens_per_batch, seed=seed, device=device)
     if group_by_length:
-        return FreshByLength(task, batch_size, seed=seed, device=device)
+        return FreshByLength(task, batch_size, seed=seed, device=device, curriculum=curriculum)
     return FreshBatches(task, batch_size)

@@ -125,6 +125,7 @@ def batches_of(state: TrainingState) -> Batches:
         batch_size=config.batch_size,
         group_by_length=config.group_by_length,
         tokens_per_batch=config.tokens_per_batch,
+        curriculum=config.curriculum_steps * config.gradient_accumulation_steps,
         seed=config.seed,
         device=str(state.generator.device),
     )

@@ -6,8 +6,11 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config import ConfigError, load_preset
 from core.tasks import Batch, Epochs, FreshBatches, FreshByLength, build_task, fixed_pairs, training_batches
 from core.text.vocab import PAD_ID
+from core.training.loop import batches_of
+from core.training.state import new_state
 from tests.support.batches import numbered_pairs
 
 UNUSED = torch.Generator()
@@ -124,6 +127,28 @@ def test_fresh_batches_have_uniform_lengths(fresh):
     shares = [(lengths == length).float().mean().item() for length in range(2, 6)]
     assert shares == pytest.approx([0.25] * 4, abs=0.025)
     assert sum(shares) == pytest.approx(1)
+
+
+def test_a_curriculum_begins_with_short_sequences_and_ends_with_uniform_lengths(fresh):
+    batches = FreshByLength(fresh.task, 32, seed=0, curriculum=64)
+    longest = [
+        int(torch.cat([each.lengths() for each in first_batches(batches, pool)]).max()) - 2
+        for pool in (range(1, 17), range(17, 33), range(33, 49))
+    ]
+    assert longest == [2, 3, 4]  # the shortest 10, 32 and 55 % of lengths uniform in 2 to 5
+    assert all(len(batch) == 32 for batch in first_batches(batches, range(1, 65)))
+    after = zip(first_batches(batches, range(65, 81)), first_batches(fresh, range(65, 81)), strict=True)
+    assert all(one.src.equal(other.src) for one, other in after)
+
+
+def test_a_curriculum_counts_updates_and_needs_drawn_sequences(fresh, tiny):
+    settings = {"training.group_by_length": True, "training.curriculum_steps": 40, "training.steps": 40}
+    state = new_state(tiny.with_changes(settings | {"training.gradient_accumulation_steps": 2}))
+    assert batches_of(state).curriculum == 80
+    with pytest.raises(ConfigError, match=r"training\.curriculum_steps=40 must be 0"):
+        tiny.with_changes(settings | {"training.training_sequences": 20})
+    with pytest.raises(ConfigError, match=r"training\.curriculum_steps must be 0"):
+        batches_of(new_state(load_preset("scan").with_changes(settings | {"training.steps": 800})))
 
 
 def test_a_fresh_batch_depends_on_seed_and_number_only(fresh):

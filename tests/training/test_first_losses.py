@@ -3,7 +3,7 @@
 ``first_losses.json`` was made with the last commit before the move: for each preset the losses (``float.hex()``) of
 the first 60 updates of ``train(new_state(preset))``, one torch thread, ``training.evaluate_every=100000`` and
 ``training.validation_sequences=1`` (evaluating draws nothing from the run's generator, so neither changes a loss), of
-whole batches (``training.micro_batch_tokens=0``).
+whole batches (``training.micro_batch_tokens=0``) of all lengths (``training.curriculum_steps=0``).
 ``made_with`` names what the last bits depend on. Elsewhere the first losses must agree to 1e-3.
 A newer processor computes the same bits with ATEN_CPU_CAPABILITY=avx2, MKL_ENABLE_INSTRUCTIONS=AVX2 and
 ONEDNN_MAX_CPU_ISA=AVX2 in the environment. There, after a change that a preset is meant to notice,
@@ -68,7 +68,12 @@ def losses_of(preset: Preset, steps: int) -> list[float]:
 
 
 def preset_of(name: str) -> Preset:
-    changes = {"training.evaluate_every": 100_000, "training.validation_sequences": 1, "training.micro_batch_tokens": 0}
+    changes = {
+        "training.evaluate_every": 100_000,
+        "training.validation_sequences": 1,
+        "training.micro_batch_tokens": 0,
+        "training.curriculum_steps": 0,
+    }
     preset = load_preset(name).with_changes(changes)
     if preset.training.precision == "auto":
         preset = preset.with_changes({"training.precision": "bfloat16"})  # the table is of one precision everywhere

@@ -25,6 +25,7 @@ OPTIONS = {
     "accumulation": {"training.gradient_accumulation_steps": 3},
     "accumulation, epochs": {"training.gradient_accumulation_steps": 3, "training.training_sequences": 20},
     "fresh by length": {"training.group_by_length": True},
+    "curriculum": {"training.group_by_length": True, "training.curriculum_steps": 3},
     "epochs by length": {"training.group_by_length": True, "training.training_sequences": 20},
     "fresh by tokens": {"training.group_by_length": True, "training.tokens_per_batch": 40},
     "epochs by tokens": {
