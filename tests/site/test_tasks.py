@@ -170,6 +170,12 @@ def test_models_that_the_scripts_cannot_show_are_refused(tmp_path, preset, messa
         preset_lab(load_preset(preset), tmp_path)
 
 
+def test_a_curriculum_is_refused(tmp_path):
+    changes = {"training.group_by_length": True, "training.curriculum_steps": 10}
+    with pytest.raises(InputError, match=r"training\.curriculum_steps=10: the site trains on all lengths"):
+        preset_lab(load_preset("digits-reversal").with_changes(changes), tmp_path)
+
+
 def test_a_model_whose_outputs_are_forced_to_begin_with_a_token_is_refused(tmp_path):
     folder = write_folder(tmp_path / "bart", BART, generation={"forced_bos_token_id": 7})
     run, _ = import_model(tmp_path / "runs", folder)

@@ -179,6 +179,11 @@ def _check_task(preset: Preset) -> None:
         raise InputError(f"preset={preset.name!r}: the site trains one batch of a fixed size in each update")
     if training.patience:
         raise InputError(f"preset={preset.name!r}: training.patience={training.patience}: the site stops no run early")
+    if training.curriculum_steps:
+        raise InputError(
+            f"preset={preset.name!r}: training.curriculum_steps={training.curriculum_steps}: the site trains on all "
+            "lengths from the start"
+        )
     if preset.bug or not getattr(preset.task, "eos_in_targets", True):
         raise InputError(f"preset={preset.name!r}: the site trains no bugs, and no targets without <EOS>")
 
