@@ -92,7 +92,8 @@ export function mount({ element, trigger, props, server, watch }) {
   function reportStatus() {
     const { run, latest } = feed;
     if (!latest) return void (knownStatus = null);
-    const isChange = knownStatus !== null && knownStatus !== latest.status;
+    // A short run that this page started may have ended before its first status arrives.
+    const isChange = knownStatus === null ? Boolean(props.value?.started) && !isActive() : knownStatus !== latest.status;
     knownStatus = latest.status;
     if (isChange) trigger("status", { run, status: latest.status });
   }
