@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from core.config import load_preset
 from core.runs import RunFolder
@@ -55,3 +55,24 @@ def test_a_run_is_started_from_another_one(first: str, page: Page, runs: Runs):
     expect(start.locator(f"option[value='{name}']")).to_be_enabled()  # it has weights now
     page.set_viewport_size(PHONE)
     assert page.evaluate(NOTHING_SIDEWAYS)
+
+
+def test_a_run_that_ended_before_the_page_knew_of_it_can_be_started_from(page: Page, runs: Runs):
+    page.locator("#preset-picker").get_by_text("tiny", exact=True).click()
+    page.locator("#section-training summary").click()
+    page.locator("#set-training-steps-input").fill("60")
+    before, held = set(runs), list[Route]()
+    is_held = True
+    page.route("**/component_server/**", lambda route: held.append(route) if is_held else route.continue_())
+    page.get_by_role("button", name="Train", exact=True).click()
+    for _ in range(1_200):
+        if any(runs[name].info.status == "finished" for name in set(runs) - before):
+            break
+        page.wait_for_timeout(50)  # the page's requests are taken meanwhile
+    is_held = False
+    for route in held:
+        route.continue_()
+    (name,) = set(runs) - before
+    expect(page.get_by_label("Start from").locator(f"option[value='{name}']")).to_be_enabled()
+    page.unroute_all()
+    runs.delete(name)

@@ -18,6 +18,7 @@ const WEIGHTS_MS = 1500; // between two decodes of the current input while the r
 export function mount({ element, trigger, props, server, watch }) {
   const part = partsOf(element);
   let knownStatus = null; // the current run's last known status
+  let startedRun = null; // started by this page, and no status of it is known yet
   let decodedStep = null; // training step of the weights of the last requested decode
   let decodedAt = 0;
   let closed = ""; // the problem that the visitor has read and closed
@@ -93,8 +94,8 @@ export function mount({ element, trigger, props, server, watch }) {
     const { run, latest } = feed;
     if (!latest) return void (knownStatus = null);
     // A short run that this page started may have ended before its first status arrives.
-    const isChange = knownStatus === null ? Boolean(props.value?.started) && !isActive() : knownStatus !== latest.status;
-    knownStatus = latest.status;
+    const isChange = knownStatus === null ? run === startedRun && !isActive() : knownStatus !== latest.status;
+    [knownStatus, startedRun] = [latest.status, null];
     if (isChange) trigger("status", { run, status: latest.status });
   }
 
@@ -179,7 +180,10 @@ export function mount({ element, trigger, props, server, watch }) {
 
   function show() {
     const { current = null, missing = null, loading = false, started = false, translator = null } = props.value ?? {};
-    if (started) dropDrafts();
+    if (started) {
+      dropDrafts();
+      startedRun = current;
+    }
     if (translator) setTranslator(translator);
     setLoading(loading);
     if (current !== feed.run) {
