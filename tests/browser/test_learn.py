@@ -58,6 +58,16 @@ def question(page: Page, name: str) -> Locator:
     return page.locator(f"#lesson form[data-question={name}]")
 
 
+def figures_wider_than_text_and_drawing(page: Page) -> list[str]:
+    return page.evaluate("""() => {
+      const text = document.querySelector("#lesson section > p").clientWidth + 40;
+      const drawn = (figure) => Math.max(...[...figure.querySelectorAll("canvas, table, svg")].map((drawing) => drawing.scrollWidth));
+      return [...document.querySelectorAll("#lesson .figure")]
+        .filter((figure) => figure.clientWidth > Math.max(text, drawn(figure) + 40))
+        .map((figure) => `${figure.clientWidth} > ${text}, ${drawn(figure)}: ${figure.innerText.slice(0, 60)}`);
+    }""")
+
+
 def answer(page: Page, name: str, label: str) -> None:
     question(page, name).get_by_label(label).check()
     question(page, name).get_by_role("button", name="Check").click()
@@ -134,6 +144,7 @@ def weights_in(figure: Locator) -> list[list[float]]:
 
 def test_the_map_is_that_of_a_decode_and_follows_input_and_head(page: Page, learn: Callable, runs: Runs):
     learn("queries")
+    assert figures_wider_than_text_and_drawing(page) == []
     loaded = runs[SHIPPED].trained()
     figure = page.locator("#lesson .figure").first
     for text, head in (("4 8 2 9", 1), ("7 1 3", 4)):
@@ -197,6 +208,7 @@ def test_a_head_is_taken_out_and_the_training_is_replayed(page: Page, learn: Cal
 @pytest.mark.slow
 def test_masks_are_removed(page: Page, learn: Callable):
     learn("masks")
+    assert figures_wider_than_text_and_drawing(page) == []
     causal, padding = page.locator("#lesson .figure").all()
     moved = causal.locator(".changes tbody td.number")
     expect(moved.first).to_have_text("0 %")
