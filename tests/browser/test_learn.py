@@ -61,7 +61,8 @@ def question(page: Page, name: str) -> Locator:
 def figures_wider_than_text_and_drawing(page: Page) -> list[str]:
     return page.evaluate("""() => {
       const text = document.querySelector("#lesson section > p").clientWidth + 40;
-      const drawn = (figure) => Math.max(...[...figure.querySelectorAll("canvas, table, svg")].map((drawing) => drawing.scrollWidth));
+      const drawings = (figure) => [...figure.querySelectorAll("canvas, table, svg")];
+      const drawn = (figure) => Math.max(...drawings(figure).map((drawing) => drawing.scrollWidth));
       return [...document.querySelectorAll("#lesson .figure")]
         .filter((figure) => figure.clientWidth > Math.max(text, drawn(figure) + 40))
         .map((figure) => `${figure.clientWidth} > ${text}, ${drawn(figure)}: ${figure.innerText.slice(0, 60)}`);

@@ -77,9 +77,9 @@ def test_answers_and_attention_of_a_thousand_inputs(page):
 
 READ = """async (rows) => {
   const { openLab, Model, weightsOf } = await import("/site/model.js");
-  const { readNumbers } = await import("/site/training.js");
+  const { readWeights } = await import("/site/weights.js");
   const lab = await openLab("digits-reversal-shipped");
-  const model = new Model(lab, weightsOf(lab.facts, await readNumbers(lab.facts.files["weights.bin"])));
+  const model = new Model(lab, weightsOf(lab.facts, await readWeights(lab.facts)));
   const tokens = (await model.greedy(rows, 64)).map((answer) => answer.tokens);
   const maps = await model.maps(rows, tokens);
   const packed = {};

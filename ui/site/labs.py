@@ -29,6 +29,7 @@ from ui.components.attention_viewer import encoded
 from ui.components.head_importance import SEQUENCES
 from ui.site.graph_files import PURPOSE, decoding_graphs, lesson_graph, step_graph
 from ui.site.model_facts import model_facts, snapshot_groups
+from ui.site.weight_files import bytes_of, weight_file
 
 MAX_SEQUENCES = 64_000  # of a preset's training data
 TEST_SEQUENCES = 10_000
@@ -75,7 +76,7 @@ def preset_lab(preset: Preset, cache: Path) -> Lab:
     files = {f"{name}.onnx": content for name, content in graphs.items()}
     dtype = _dtype(state.task)
     files |= {
-        "weights.bin": _bytes_of(initial),
+        "weights.bin": bytes_of(initial.values()),
         "train.bin": _ids(rows, dtype),
         "validation.bin": _ids(validation, dtype),
         "test.bin": _ids(test, dtype),
@@ -120,7 +121,8 @@ def run_lab(folder: RunFolder, cache: Path) -> Lab:
     files = {f"{name}.onnx": content for name, content in decoding_graphs(loaded.preset, loaded.model, cache).items()}
     if any(lesson.run == folder.name for lesson in attention_lessons()):
         files["removals.onnx"] = lesson_graph(loaded.preset, loaded.model, cache)
-    files |= {"weights.bin": _bytes_of(weights_of(loaded.model)), "test.bin": _ids(held_out, dtype)}
+    name, content = weight_file(weights_of(loaded.model))
+    files |= {name: content, "test.bin": _ids(held_out, dtype)}
     snapshots = run.replay.snapshots()
     inputs = snapshots[-1].inputs if snapshots else ()
     facts = model_facts(loaded.preset, loaded.task, loaded.model, inputs) | {
@@ -231,10 +233,6 @@ def _dtype(task: Task) -> str:
 
 def _ids(batch: Batch, dtype: str) -> bytes:
     return batch.src.numpy().astype(dtype).tobytes() + batch.tgt.numpy().astype(dtype).tobytes()
-
-
-def _bytes_of(weights: dict[str, torch.Tensor]) -> bytes:
-    return b"".join(weight.float().numpy().astype("<f4").tobytes() for weight in weights.values())
 
 
 def _state_of(graph: bytes, weights: list[str]) -> list[list[str]]:

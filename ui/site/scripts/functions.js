@@ -13,6 +13,7 @@ import { readRunFile, writeRunFile } from "./run_file.js";
 import { addRun, deleteRun, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
 import { tokenize } from "./tasks.js";
 import { countExact, readPairs } from "./training.js";
+import { isRounded } from "./weights.js";
 
 const MAX_TITLE = 60; // characters
 const ROWS = 128; // measured together
@@ -82,7 +83,7 @@ export const functions = {
     const record = recordOf(facts, run, stepOf(run), decode);
     const off = ablated.length ? ", without " + ablated.join(", ") : "";
     return {
-      message: "Decoded with " + run.title + " (best weights, after " + stepOf(run) + " training steps)" + off + (facts.about ? ". Its task: " + facts.about : ""),
+      message: "Decoded with " + run.title + " (best weights, after " + stepOf(run) + " training steps" + (isRounded(facts) ? ", rounded to 8 bits" : "") + ")" + off + (facts.about ? ". Its task: " + facts.about : ""),
       answer: answerValue(facts, decode, record), thumbnails: thumbnailsValue(facts, decode),
       viewer: viewerValue(run, record, selection, asked), comparison: baseline && comparisonValue(baseline, decode),
     };

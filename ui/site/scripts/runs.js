@@ -5,7 +5,8 @@ import { Model, openLab, weightsOf } from "./model.js";
 import { Problem } from "./problem.js";
 import { loadRuns, loadWeights, removeRun, saveRun } from "./store.js";
 import { takeSnapshot, thinned } from "./snapshots.js";
-import { Training, readNumbers } from "./training.js";
+import { Training } from "./training.js";
+import { readWeights } from "./weights.js";
 
 const FRAME_MS = 60; // least time from a snapshot to the next one that is taken to show progress
 const SAVE_MS = 2000; // least time between two saves of a run that trains
@@ -61,7 +62,7 @@ export const stepOf = (run) => run.best_step ?? run.step;
 /** The model of a run: with its best weights, or with those of a training step. */
 export async function modelOf(run, step = null) {
   const lab = await openLab(run.lab);
-  if (run.shipped && !run.best) run.best = await readNumbers(lab.facts.files["weights.bin"]);
+  if (run.shipped && !run.best) run.best = await readWeights(lab.facts);
   if (!run.best && runs.has(run.id)) Object.assign(run, await loadWeights(run.id));
   const numbers = step === null ? run.best : run.kept.get(step);
   if (!numbers) throw new Problem(step === null ? "This run has no weights yet: they are there after its first evaluation." : "The weights of step " + step + " were not kept.");

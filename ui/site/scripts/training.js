@@ -4,6 +4,7 @@ import { double, floats, idTensor } from "./graph.js";
 import { EOS, Model, PAD, numbersOf, weightsOf } from "./model.js";
 import { readBytes } from "./files.js";
 import { Problem } from "./problem.js";
+import { readWeights } from "./weights.js";
 
 const ROWS = 256; // evaluated together
 
@@ -80,7 +81,7 @@ export class Training {
     const [pairs, validation] = await Promise.all(["train", "validation"].map((name) => readPairs(lab, name)));
     const training = saved
       ? new Training(lab, pairs, validation, { seed, ...saved })
-      : new Training(lab, pairs, validation, { seed, weights: initialNumbers(lab.facts, await readNumbers(lab.facts.files["weights.bin"]), seed), moments: null });
+      : new Training(lab, pairs, validation, { seed, weights: initialNumbers(lab.facts, await readWeights(lab.facts), seed), moments: null });
     training.update = await lab.graph("step");
     return training;
   }
@@ -135,11 +136,6 @@ export class Training {
     if (isBest) this.bestLoss = found.loss;
     return { step: this.step, ...found, isBest };
   }
-}
-
-export async function readNumbers(file) {
-  const bytes = await readBytes(file);
-  return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
 }
 
 /** The optimizer's state by name: zeros before the first update. */
