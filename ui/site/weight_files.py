@@ -1,4 +1,4 @@
-"""Weights as the site's files hold them: float32, or a byte for each number of a matrix, which compresses to two fifths."""
+"""Weights as the site's files hold them: float32, or 8 bits for a number of a matrix, which compress to two fifths."""
 
 from collections.abc import Iterable, Mapping
 
