@@ -12,6 +12,7 @@ from core.runs import ACTIVE
 from core.runs.names import readable_name
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError
+from core.teaching.attention_lessons import attention_lessons
 from ui import api, interventions
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.attention_viewer import attention_value
@@ -196,7 +197,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
 
 
 def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
-    """Return the first values of the page: what its address says, else an active run, else the smallest shipped one."""
+    """Return the first values of the page: what its address says, else an active run, else the first lesson's."""
     named = query.get("run")
     is_missing = bool(named and not can_open(runs, named))
     run = None if is_missing else named or _run_to_open(runs)
@@ -220,7 +221,8 @@ def _run_to_open(runs: VisitorRuns) -> str | None:
     newest, last_first = runs.readable_names(MAX_LISTED_RUNS), reversed(list(runs))
     active = [name for name in newest if runs[name].info.status in ACTIVE]
     shipped = list(takewhile(lambda name: runs[name].info.shipped, last_first))[::-1]  # they are last
-    return next(iter(active + sorted(shipped, key=lambda name: runs[name].info.parameters) + newest), None)
+    shipped.sort(key=lambda name: (name != attention_lessons()[0].run, runs[name].info.parameters))
+    return next(iter(active + shipped + newest), None)
 
 
 def _first_example(runs: VisitorRuns, run: str | None) -> str:

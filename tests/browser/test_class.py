@@ -198,7 +198,8 @@ def test_the_teacher_of_the_plan_sees_who_answered_what(public: tuple[Runs, str]
     entrance.locator(".join button").click()
     expect(student.locator(".seat")).to_contain_text("Ana")
     lessons = {lesson.name: lesson for lesson in attention_lessons()}
-    links = re.findall(r"\| \[`(\?\S+)`\]", (REPOSITORY / "docs" / "teaching.md").read_text())
+    plan = (REPOSITORY / "docs" / "teaching.md").read_text()
+    links = re.findall(r"\| \[`(\?\S+)`\]", plan)
     for link in links:
         student.goto(f"{address}{link}")
         name = dict(parse_qsl(link[1:])).get("lesson", "")
@@ -213,11 +214,13 @@ def test_the_teacher_of_the_plan_sees_who_answered_what(public: tuple[Runs, str]
             expect(form.locator(".result")).to_contain_text("✗" if at == 0 else "✓")
     expect(board.locator("tr[data-student] .lesson")).to_have_text("no causal mask")
     walked = [lesson for name, lesson in lessons.items() if f"lesson={name}" in " ".join(links)]
-    assert len(walked) == len(lessons)
+    assert len(walked) >= 6
+    assert all(f"lesson={name}`" in plan for name in lessons)  # the others are in what follows the plan
     answers = board.locator(".answers")
     answers.locator("summary").click()
     marks = [mark for lesson in walked for mark in ("✗", *["✓"] * (len(lesson.questions) - 1))]
-    expect(answers.locator("tbody td")).to_have_text(marks)
+    unanswered = ["·"] * sum(len(lesson.questions) for lesson in lessons.values() if lesson not in walked)
+    expect(answers.locator("tbody td")).to_have_text(marks + unanswered)
     first = walked[0].questions[0]
     answers.locator("thead button").first.click()
     expect(answers.locator(".asked")).to_contain_text(first.text)

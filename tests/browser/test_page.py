@@ -1,6 +1,7 @@
 """The page in a real browser: train, decode, look inside, report, settings."""
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,7 +159,9 @@ def test_an_answer_is_found_by_every_strategy_and_bad_input_explained(page: Page
 
 
 @pytest.mark.slow
-def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable):
+def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable, runs: Runs):
+    shutil.rmtree(runs[SHIPPED].folder.report, ignore_errors=True)
+    reload()
     open_tab(page, "Report")  # which writes the report of a run that has none
     expect(page.locator("#report-message")).to_contain_text("digits-reversal-shipped: ")
     expect(page.get_by_role("button", name="Write report")).to_be_enabled()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import threading
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from core.config import ConfigError, load_preset
 from core.interpret.inspection import inspect
+from core.runs import DEFAULT_ROOT
 from core.runs.estimate import TrainingTime
 from core.server import Runs
 from core.server.access import VisitorRuns
@@ -60,6 +62,15 @@ def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
     assert (
         train.first_draft(runs, opened["run"]).start == first_preset()
     )  # the settings of one's own run, but not of this one
+
+
+def test_of_all_shipped_runs_the_page_opens_with_that_of_the_first_lesson(tmp_path: Path):
+    for run in DEFAULT_ROOT.iterdir():
+        if (run / "run.json").is_file():
+            shutil.copytree(run, tmp_path / run.name)
+    runs = VisitorRuns(Runs(tmp_path))
+    assert len(list(runs)) >= 3
+    assert page._open(runs, {})["run"] == SHIPPED
 
 
 def test_an_invalid_strategy_in_the_address_opens_the_default_view(runs: Runs):
