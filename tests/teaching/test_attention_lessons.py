@@ -358,7 +358,7 @@ def test_what_a_head_is_worth(exact_match: Callable[[str], float]):
 
 
 @claim(
-    "heads", "At step 0 the rows of a map are nearly alike below the first", "the diagonal appears, in all four heads"
+    "heads", "At step 0, all rows of a map except the first are nearly alike", "the diagonal appears, in all four heads"
 )
 def test_the_heads_through_training():
     snapshots = Runs(DEFAULT_ROOT)[RUN].replay.snapshots()
@@ -407,8 +407,8 @@ def repeater() -> Trained:
 @pytest.mark.parametrize("letters", ["c a d b . a", "f k b d . f", "x q z m e . z"])
 @claim(
     "induction",
-    "row 10 is the `a` of the answer, which the model reads to produce `d`",
-    "This row has nearly all its attention on the `d` of the input",
+    "row 10 is the first letter of the answer, the `a` that the model reads to produce `d`",
+    "Row 10 has nearly all its attention on the `d` of the input",
     "The input becomes f k b d . f. Where does row 10, now the f of the answer, have most of its attention?",
 )
 def test_an_induction_head_attends_to_the_token_after_an_earlier_occurrence(repeater: Trained, letters: str):
