@@ -1,10 +1,12 @@
-"""What the server remembers of its visitors: a session for a page, nothing for a call that names none."""
+"""Serving the page; what the server remembers of its visitors: a session for a page, nothing for other calls."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import gradio as gr
 import httpx
 import pytest
+from gradio import networking
 
 from core.server import Runs
 from tests.support.run_helpers import wait_for
@@ -19,6 +21,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[gr.Blocks, 
     blocks, address = serve(runs)
     with httpx.Client(base_url=f"{address}gradio_api", timeout=30) as client:
         yield blocks, client
+    blocks.close()
+    runs.close()
+
+
+def test_a_page_that_takes_long_to_make_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(networking, "url_ok", lambda url: False)  # what Gradio makes of more than three seconds
+    runs = Runs(tmp_path)
+    blocks, address = serve(runs)
+    assert httpx.get(address).status_code == 200
     blocks.close()
     runs.close()
 

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 import gradio as gr
+import httpx
 
 from core.server import Runs
 from core.server.access import VisitorRuns
@@ -51,7 +52,10 @@ def serve(
     page._queue = FairQueue(page._queue, presence)
     routes = [download_route(visitor_runs), asset_route(), file_route(), *(closed_routes() if mcp else [])]
     options = {"app_kwargs": server_options(runs, presence, rules, routes), "mcp_server": mcp} | launch
+    # Gradio asks for the page itself and gives up after three seconds, which a busy machine may need to make it.
+    options["_frontend"] = False
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", **options)
+    httpx.head(page.local_url, timeout=600, trust_env=False)  # make it before the first visitor asks
     use_light_sessions(page)
     if mcp:
         use_visitors_requests(page)
