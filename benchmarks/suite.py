@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import torch
 
@@ -19,11 +19,14 @@ from core.cli.compare import lengths_of
 from core.config import Preset
 from core.config.sections import Section
 from core.evaluation.accuracy import evaluate
-from core.evaluation.breakdown import measure_breakdown
+from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.by_length import accuracy_by_length
 from core.interpret.trained import Trained
 from core.runs import Runs
 from core.storage.errors import InputError
+from core.tasks import Breakdown
+from core.tasks.task import PairDataset
+from core.teaching.bugs import new_state
 
 LENGTH_STEP = 9  # of a range of lengths: every ninth, so that odd and even ones take turns
 
@@ -38,6 +41,7 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     preset = preset_from(options)
     values = _values(preset, options)
     lengths = lengths_of(options.lengths)
+    _check_tests(preset.with_changes({options.each: values[0]}), lengths, options.per_set)
     figures = ["exact match", *["tokens"] * (lengths is not None), *["test sets"] * bool(options.per_set)]
     columns = "".join(f"{figure:>12} {'worst':>8}" for figure in figures)
     print(f"{options.each:22}{columns} {'seconds':>8}  exact match by seed")
@@ -74,6 +78,20 @@ def _values(preset: Preset, options: argparse.Namespace) -> Sequence[str]:
     return values
 
 
+def _check_tests(preset: Preset, lengths: range | None, per_set: int) -> None:
+    """Raise InputError, before anything is trained, if a preset cannot be tested on what was asked for."""
+    state = new_state(preset)
+    if per_set and state.task.breakdown(1, generator=torch.Generator()) is None:
+        raise InputError(f"--per-set={per_set} must be 0: the task has no test sets")
+    if lengths is None:
+        if state.task.all_pairs("test") is None:
+            raise InputError("--lengths is required: the task draws its inputs, so there are no pairs to test on")
+        return
+    longest = accuracy_by_length(state.model, state.task, lengths=lengths[::LENGTH_STEP][-1:], per_length=1)
+    if longest and longest.limit:
+        raise InputError(f"--lengths={lengths[0]}-{lengths[-1]}: {longest.limit}")
+
+
 def _measure(preset: Preset, lengths: range | None, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run = Runs(Path(folder)).create(preset)
@@ -90,27 +108,22 @@ def _measure(preset: Preset, lengths: range | None, options: argparse.Namespace)
 
 def _test_sets(trained: Trained, per_set: int) -> dict[str, Any]:
     """Test on pairs of each of the task's test sets."""
-    sets = trained.task.breakdown(1, generator=torch.Generator())
-    found = sets and measure_breakdown(trained.model, trained.task, sequences=per_set * len(sets.groups))
-    if not found:
-        raise InputError(f"--per-set={per_set} must be 0: the task has no test sets")
+    sets = cast(Breakdown, trained.task.breakdown(1, generator=torch.Generator()))
+    sequences = per_set * len(sets.groups)
+    found = cast(BreakdownAccuracy, measure_breakdown(trained.model, trained.task, sequences=sequences))
     return {"test_sets": found.exact_match, "by_set": {each.name: each.exact_match for each in found.groups}}
 
 
 def _test(trained: Trained, lengths: range | None, per_length: int) -> dict[str, Any]:
     """Test on every held-out pair of a finite task, or on inputs of every ninth length of a range."""
     if lengths is None:
-        pairs = trained.task.all_pairs("test")
-        if pairs is None:
-            raise InputError("--lengths is required: the task draws its inputs, so there are no pairs to test on")
+        pairs = cast(PairDataset, trained.task.all_pairs("test"))
         batch = pairs[torch.arange(len(pairs))]
         return {"exact_match": evaluate(trained.model, batch, task=trained.task).exact_match, "of": len(batch)}
     tested = lengths[::LENGTH_STEP]
     found = accuracy_by_length(trained.model, trained.task, lengths=tested, per_length=per_length)
-    if found is None or found.limit:
-        raise InputError(
-            f"--lengths={lengths[0]}-{lengths[-1]}: {found.limit if found else 'no inputs of these lengths'}"
-        )
+    if found is None:
+        raise InputError(f"--lengths={lengths[0]}-{lengths[-1]}: no inputs of these lengths")
     mean = found.mean(tested)
     by_length = {each.length: each.token_accuracy for each in found.points}
     return {"exact_match": mean.exact_match, "tokens": mean.token_accuracy, "tokens_by_length": by_length}

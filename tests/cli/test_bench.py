@@ -93,7 +93,12 @@ def test_a_suite_of_drawn_inputs_is_tested_on_a_range_of_lengths(capsys):
         (["--each", "task.max_training_actions"], "--each=task.max_training_actions must be a setting"),
         (["--each", "training.__doc__"], "--each=training.__doc__ must be a setting"),
         (["--lengths", "5"], "--lengths=5 must be two lengths"),
-        (["--values", "simple", "--per-set", "2", *SMALL], "--per-set=2 must be 0: the task has no test sets"),
+        (["--per-set", "2"], "--per-set=2 must be 0: the task has no test sets"),
+        (["--preset", "formal-languages", "--each", "task.language"], "--lengths is required: the task draws its"),
+        (
+            ["--preset", "formal-languages", "--each", "task.language", "--lengths", "41-5000"],
+            "--lengths=41-5000: the model has max_seq_len=",
+        ),
     ],
 )
 def test_a_suite_refuses_what_it_cannot_train(capsys, arguments, message):
