@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.allocated_memory import highest_allocated_bytes
 from benchmarks.resident_memory import forget_highest, highest_resident_bytes, resident_bytes
 from benchmarks.training_memory import FIRST_READING, PRESETS, measure_trainings, without_package
 from core.config import Preset, load_preset
@@ -163,13 +163,7 @@ def _allocated_by_update(preset: Preset, batch_size: int, length: int) -> int:
 
     update()
     optimizer.zero_grad()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        update()
+    highest = highest_allocated_bytes(update)
     kept = [*model.parameters(), *(each for state in optimizer.state.values() for each in state.values())]
     fixed = sum(each.numel() * each.element_size() for each in kept if isinstance(each, torch.Tensor))
-    events = profiler.profiler.kineto_results.events() if profiler.profiler else []
-    current = highest = 0
-    for event in sorted((each for each in events if each.name() == "[memory]"), key=lambda each: each.start_ns()):
-        current += event.nbytes()
-        highest = max(highest, current)
     return fixed + highest

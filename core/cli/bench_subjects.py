@@ -73,6 +73,10 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         help="files of pairs instead; repeatable",
     )
     subjects.add_parser("replay", help="cost of recording a training replay")
+    growth = subjects.add_parser(
+        "growth", help="time and memory of an update as width, length, vocabulary and batch grow"
+    )
+    growth.add_argument("--plot", type=Path, metavar="FILE", help="also draw it, as PNG or SVG")
     grokking = subjects.add_parser("grokking", help="when training pairs and held-out pairs are answered, by seed")
     grokking.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     add_preset(grokking, required=False, default="grokking")
