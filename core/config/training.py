@@ -67,6 +67,12 @@ class TrainingConfig(Section):
     muon_learning_rate: Annotated[
         float, Field(ge=0, le=1, description="muon: its peak learning rate; other parameters use Adam's learning_rate")
     ] = 0.0
+    embedding_learning_rate: Annotated[
+        float, Field(ge=0, le=1, description="peak learning rate of embeddings; 0: learning_rate")
+    ] = 0.0
+    adam_beta2: Annotated[
+        float, Field(ge=0, lt=1, description="Adam's decay rate of squared gradients; 0: 0.99 with muon, else 0.999")
+    ] = 0.0
     schedule: Annotated[
         Literal["linear", "polynomial", "constant", "inverse-sqrt", "cosine", "one-cycle"],
         Field(description="learning rate after warm-up: decay to zero, constant, decay by 1/√step; or one cycle"),

@@ -157,8 +157,9 @@ def _trial(preset: Preset, batch_size: int) -> Preset:
         "training.validation_sequences": 1,
         "training.evaluate_every": 100_000,
     }
-    if preset.training.muon_learning_rate:
-        changes["training.muon_learning_rate"] = 1e-6
+    for rate in ("muon_learning_rate", "embedding_learning_rate"):
+        if getattr(preset.training, rate):
+            changes[f"training.{rate}"] = 1e-6
     return preset.with_bug(None).with_changes(changes)
 
 

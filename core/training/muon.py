@@ -1,6 +1,7 @@
 """The Muon optimizer: orthogonalized momentum for the matrices of layers; all other parameters use Adam."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -20,9 +21,9 @@ class Muon(without_compiler.Optimizer):
 
     Args:
         matrices: weights of layers, each (rows, columns).
-        others: all other parameters: embeddings, output, biases, norms.
-        lr: Adam's step size. A schedule may change ``param_groups[i]["lr"]``; ``param_groups[i]["lr_scale"]`` is the
-            group's factor for the schedule's value.
+        others: all other parameters, or groups of them: embeddings, output, biases, norms.
+        lr: Adam's step size; a group may have its own. A schedule may change ``param_groups[i]["lr"]``;
+            ``param_groups[i]["lr_scale"]`` is the group's factor for the schedule's value.
         matrix_lr: spectral norm of the update of a square or wide matrix; for a tall matrix, it is √(rows / columns)
             times as large.
         momentum: decay of the running mean of a matrix's gradients.
@@ -33,7 +34,7 @@ class Muon(without_compiler.Optimizer):
     def __init__(
         self,
         matrices: Iterable[torch.nn.Parameter],
-        others: Iterable[torch.nn.Parameter],
+        others: Iterable[torch.nn.Parameter | dict[str, Any]],
         *,
         lr: float,
         matrix_lr: float,
@@ -41,9 +42,11 @@ class Muon(without_compiler.Optimizer):
         betas: tuple[float, float] = (0.9, 0.99),
         dtype: torch.dtype | None = None,
     ) -> None:
-        groups = [
+        others = list(others)
+        of_adam = [group for group in others if isinstance(group, dict)] or [{"params": others}]
+        groups: list[dict[str, Any]] = [
             {"params": list(matrices), "lr": matrix_lr, "lr_scale": matrix_lr / lr},
-            {"params": list(others), "lr": lr, "lr_scale": 1.0},
+            *({"lr": lr, "lr_scale": 1.0} | group for group in of_adam),
         ]
         super().__init__(groups, {})
         self.momentum, self.dtype = momentum, dtype

@@ -17,7 +17,7 @@ class Adam(without_compiler.Optimizer):
     """Adam (Kingma & Ba 2015, algorithm 1) written out for reading; presets select it with ``adam-by-hand``.
 
     Args:
-        parameters: the parameters to train.
+        parameters: the parameters to train, or groups of them.
         lr: step size α; a schedule may change it in ``param_groups`` before each step.
         betas: decay rates of the first (β1) and the second (β2) moment.
         eps: added to the denominator to avoid division by zero.
@@ -25,7 +25,7 @@ class Adam(without_compiler.Optimizer):
 
     def __init__(
         self,
-        parameters: Iterable[torch.nn.Parameter],
+        parameters: Iterable[torch.nn.Parameter] | list[dict[str, Any]],
         *,
         lr: float,
         betas: tuple[float, float] = (0.9, 0.999),
@@ -59,15 +59,21 @@ class Adam(without_compiler.Optimizer):
 
 def build_optimizer(config: TrainingConfig, model: torch.nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer of a preset's ``training`` section for all parameters of a model."""
-    parameters, lr = model.parameters(), config.learning_rate
-    if config.optimizer == "adam-by-hand":
-        return Adam(parameters, lr=lr)
-    if config.optimizer == "adamw":
-        return without_compiler.AdamW(decay_groups(parameters, config.weight_decay), lr=lr, fused=True)
+    rates: dict[str, Any] = {"lr": config.learning_rate}
+    if config.adam_beta2:
+        rates["betas"] = (0.9, config.adam_beta2)
     if config.optimizer == "muon":
         dtype = torch.bfloat16 if computes_in_bfloat16(config, next(model.parameters()).device) else None
-        return Muon(*layer_matrices(model), lr=lr, matrix_lr=config.muon_learning_rate, dtype=dtype)
-    return without_compiler.Adam(parameters, lr=lr, fused=True)
+        matrices, others = layer_matrices(model)
+        groups = embedding_groups([{"params": others}], model, config)
+        return Muon(matrices, groups, matrix_lr=config.muon_learning_rate, dtype=dtype, **rates)
+    if config.optimizer == "adamw":
+        groups = embedding_groups(decay_groups(model.parameters(), config.weight_decay), model, config)
+        return without_compiler.AdamW(groups, fused=True, **rates)
+    groups = embedding_groups([{"params": list(model.parameters())}], model, config)
+    if config.optimizer == "adam-by-hand":
+        return Adam(groups, **rates)
+    return without_compiler.Adam(groups, fused=True, **rates)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float | torch.Tensor) -> None:
@@ -84,17 +90,35 @@ def layer_matrices(model: torch.nn.Module) -> tuple[list[torch.nn.Parameter], li
 
     Embedding tables and the output layer, with one row per token, are among the others.
     """
-    token_parameters = {
-        parameter
-        for module in model.modules()
-        if isinstance(module, Embedding | torch.nn.Embedding) or module is getattr(model, "output", None)
-        for parameter in module.parameters()
-    }
+    token_parameters = _embedding_parameters(model) | {*getattr(model, "output", torch.nn.Identity()).parameters()}
     matrices: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = []
     for parameter in model.parameters():
         (matrices if parameter.ndim == 2 and parameter not in token_parameters else others).append(parameter)
     return matrices, others
+
+
+def embedding_groups(
+    groups: list[dict[str, Any]], model: torch.nn.Module, config: TrainingConfig
+) -> list[dict[str, Any]]:
+    """Divide each parameter group into embeddings and others if a preset has a learning rate for embeddings."""
+    if not config.embedding_learning_rate:
+        return groups
+    embeddings = _embedding_parameters(model)
+    lr = config.embedding_learning_rate
+    rate = {"lr": lr, "lr_scale": lr / config.learning_rate}
+    divided = []
+    for group in groups:
+        others = [parameter for parameter in group["params"] if parameter not in embeddings]
+        inside = [parameter for parameter in group["params"] if parameter in embeddings]
+        divided += [group | {"params": others}, group | rate | {"params": inside}]
+    return [group for group in divided if group["params"]]
+
+
+def _embedding_parameters(model: torch.nn.Module) -> set[torch.nn.Parameter]:
+    """Return the parameters of token embeddings, and of learned positions, which are parts of these modules."""
+    modules = (module for module in model.modules() if isinstance(module, Embedding | torch.nn.Embedding))
+    return {parameter for module in modules for parameter in module.parameters()}
 
 
 def decay_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:

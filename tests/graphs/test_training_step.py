@@ -66,6 +66,8 @@ def losses_of_the_graph(preset, updates, runner):
         {
             "training.optimizer": "muon",
             "training.muon_learning_rate": 0.02,
+            "training.embedding_learning_rate": 0.001,
+            "training.adam_beta2": 0.95,
             "training.label_smoothing": 0.1,
             "model.tie_embeddings": "output",
         },

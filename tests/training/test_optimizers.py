@@ -1,4 +1,4 @@
-"""Adam written out equals PyTorch's, weight decay spares biases and norms, and gradients are clipped."""
+"""Adam by hand equals PyTorch's, embeddings may have a rate of their own, decay spares biases; gradient clipping."""
 
 import math
 import subprocess
@@ -14,8 +14,9 @@ from core.config.training import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.teaching.bugs import new_state
 from core.training import without_compiler
+from core.training.loop import StepEvent, train
 from core.training.muon import Muon
-from core.training.optimizers import Adam, build_optimizer, clip_each_gradient, clip_gradients
+from core.training.optimizers import Adam, build_optimizer, clip_each_gradient, clip_gradients, set_learning_rate
 
 ROOT = Path(__file__).parents[2]
 
@@ -112,6 +113,55 @@ def test_the_preset_selects_the_optimizer():
     by_hand = build_optimizer(config(optimizer="adam-by-hand"), model)
     assert type(by_hand) is Adam
     assert by_hand.param_groups[0]["lr"] == 0.8
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "default"), [("adam", 0.999), ("adamw", 0.999), ("adam-by-hand", 0.999), ("muon", 0.99)]
+)
+def test_adam_beta2_is_the_decay_rate_of_squared_gradients(optimizer, default):
+    muon = {"muon_learning_rate": 0.02} if optimizer == "muon" else {}
+    for beta2 in (0.0, 0.9):
+        bias = torch.nn.Parameter(torch.zeros(1))
+        built = build_optimizer(config(optimizer=optimizer, adam_beta2=beta2, **muon), torch.nn.ParameterList([bias]))
+        bias.grad = torch.ones(1)
+        built.step()
+        moments = [state for key, state in built.state[bias].items() if key in ("exp_avg_sq", "second_moment")]
+        assert_close(moments, [torch.full((1,), 1 - (beta2 or default))])
+
+
+# --- learning rate of embeddings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "adam-by-hand", "muon"])
+@pytest.mark.parametrize("family", ["transformer", "gru"])
+def test_only_embeddings_have_a_learning_rate_of_their_own(tiny, tiny_gru, family, optimizer):
+    preset = (tiny if family == "transformer" else tiny_gru).with_changes(
+        {
+            "training.optimizer": optimizer,
+            "training.muon_learning_rate": 0.02 if optimizer == "muon" else 0.0,
+            "training.learning_rate": 0.01,
+            "training.embedding_learning_rate": 0.001,
+        }
+    )
+    state = new_state(preset)
+    set_learning_rate(state.optimizer, 0.005)  # half of the peak, by the schedule
+    names = {parameter: name for name, parameter in state.model.named_parameters()}
+    rates = {names[each]: group["lr"] for group in state.optimizer.param_groups for each in group["params"]}
+    assert set(rates) == set(names.values())
+    assert {name for name, rate in rates.items() if rate == pytest.approx(0.0005)} == {
+        "src_embedding.tokens.weight",
+        "tgt_embedding.tokens.weight",
+    }
+    assert {rate for name, rate in rates.items() if "norm" in name or "bias" in name} == {0.005}
+
+
+def test_an_equal_rate_of_embeddings_trains_as_no_rate_does(tiny):
+    muon = {"training.optimizer": "muon", "training.muon_learning_rate": 0.02, "training.learning_rate": 0.01}
+    rates = [tiny.with_changes(muon | {"training.embedding_learning_rate": rate}) for rate in (0.0, 0.01, 0.001)]
+    plain, equal, low = ([e.loss for e in train(new_state(each)) if isinstance(e, StepEvent)] for each in rates)
+    assert plain == equal
+    assert plain[0] == low[0]
+    assert plain[-1] != low[-1]
 
 
 # --- weight decay -----------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ OPTIONS = {
     "adamw": {"training.optimizer": "adamw", "training.weight_decay": 0.1},
     "adam by hand": {"training.optimizer": "adam-by-hand", "training.teacher_forcing_ratio": 0.5},
     "muon": {"training.optimizer": "muon", "training.muon_learning_rate": 0.02},
+    "rate of embeddings": {"training.embedding_learning_rate": 0.001, "training.adam_beta2": 0.98},
     "accumulation": {"training.gradient_accumulation_steps": 3},
     "accumulation, epochs": {"training.gradient_accumulation_steps": 3, "training.training_sequences": 20},
     "fresh by length": {"training.group_by_length": True},

@@ -29,6 +29,8 @@ FINE_TUNING = {
     "training.optimizer": "adam",
     "training.learning_rate": 5e-5,
     "training.muon_learning_rate": 0.0,
+    "training.embedding_learning_rate": 0.0,
+    "training.adam_beta2": 0.0,
     "training.weight_decay": 0.0,
 }
 """Settings that large models are usually fine-tuned with."""
