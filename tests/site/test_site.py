@@ -74,7 +74,7 @@ def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requ
     expect(page.locator("#attention-edited .row")).to_have_count(2)
     page.get_by_role("button", name="Restore all heads").click()
     expect(page.locator("#attention-edited .shown")).to_be_hidden()
-    page.get_by_text("training replay").click()
+    page.get_by_role("radio", name="training replay").check()
     expect(page.locator("#viewer .replay")).to_be_visible()
     assert {method for method, _ in requests.seen} == {"GET"}
     assert {urlsplit(path).path.rpartition(".")[2] for _, path in requests.seen} <= {
