@@ -11,7 +11,7 @@ Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 Attention = Literal["full", "window", "linear"]
 AttentionScale = Literal["sqrt", "log-length"]
-RecurrentAttention = Literal["additive", "location-sensitive", "last-token"]
+RecurrentAttention = Literal["additive", "location-sensitive", "last-token", "none"]
 Cell = Literal["gru", "lstm", "rnn", "stack-rnn"]
 TieEmbeddings = Literal["none", "output", "all"]
 Positions = Literal[
@@ -382,8 +382,9 @@ class GRUConfig(Section):
         RecurrentAttention,
         Field(
             description="additive; location-sensitive: the scores also depend on where the step before attended, so "
-            "the decoder can move along the source; or last-token: only the output layer reads the source, namely the "
-            "encoder's final state (the merge architecture of Tanti et al. 2018)"
+            "the decoder can move along the source; last-token: only the output layer reads the source, namely the "
+            "encoder's final state (the merge architecture of Tanti et al. 2018); or none: the decoder starts from "
+            "that state, and reads nothing else of the source (Sutskever et al. 2014)"
         ),
     ] = "additive"
     max_seq_len: Annotated[

@@ -83,11 +83,14 @@ class StackRNNCell(Cell):
 
     h' = tanh(W_ih [x; top] + W_hh h + b), where top is the vector on top of the stack. From h' the cell computes a
     vector and the probabilities to push it, to pop the top and to keep the stack as it is; the next stack is the mean
-    of the three. The state is (h, stack), the stack from its top. Every step makes room for a vector, so none is lost.
+    of the three. Each mean blurs the stack a little, which adds up in long inputs, so in evaluation mode the
+    probabilities are sharpened, as their rounding does. The state is (h, stack), the stack from its top. Every step
+    makes room for a vector, so none is lost.
     """
 
     num_gates = 1
     WIDTH = 8  # of a vector, as in Delétang et al. 2023
+    SHARPNESS = 4  # in evaluation: the logits of the three are multiplied by it
 
     def __init__(self, d_input: int, d_hidden: int) -> None:
         super().__init__(d_input + self.WIDTH, d_hidden)
@@ -98,7 +101,8 @@ class StackRNNCell(Cell):
         """Return the next state (B, D + 8 (K + 1)) after an input (B, E) and a state with K vectors, (B, D + 8 K)."""
         hidden, stack = state[:, : self.d_hidden], state[:, self.d_hidden :]
         hidden = self.gates(torch.cat([x, stack[:, : self.WIDTH]], dim=-1), hidden).tanh()
-        push, pop, keep = self.actions(hidden).softmax(dim=-1).split(1, dim=-1)
+        sharpness = 1 if self.training else self.SHARPNESS
+        push, pop, keep = (sharpness * self.actions(hidden)).softmax(dim=-1).split(1, dim=-1)
         pushed = torch.cat([self.pushed(hidden).sigmoid(), stack], dim=-1)
         popped, kept = F.pad(stack[:, self.WIDTH :], (0, 2 * self.WIDTH)), F.pad(stack, (0, self.WIDTH))
         return torch.cat([hidden, push * pushed + pop * popped + keep * kept], dim=-1)

@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder, with one of three kinds of attention; its encoder reads in one direction.
+"""The recurrent encoder-decoder, with one of three kinds of attention or none; its encoder reads in one direction.
 
 The cells are GRUs, LSTMs, plain RNNs or stack RNNs. The state of a layer, (…, N), is its hidden state (…, D); beside it
 LSTMs have their cell state, so that N = 2 D, and stack RNNs their stack, so that N grows with every token.
@@ -24,6 +24,7 @@ ATTENTION = {
     "additive": AdditiveAttention,
     "location-sensitive": LocationSensitiveAttention,
     "last-token": LastTokenAttention,
+    "none": LastTokenAttention,  # nothing reads it
 }
 CELLS = {"gru": nn.GRUCell, "lstm": LSTMCell, "rnn": RNNCell, "stack-rnn": StackRNNCell}
 
@@ -111,12 +112,14 @@ class Decoder(nn.Module):
 
     It starts from the encoder's final state, and reads the context beside the token. With last-token attention it does
     neither: only the output layer reads the source, so the answer is a linear function of the encoder's final state.
+    Without attention it only starts from that state (Sutskever et al. 2014).
     """
 
     def __init__(self, config: GRUConfig, generator: torch.Generator | None) -> None:
         super().__init__()
-        self.reads_source = config.attention_type != "last-token"
-        d_context = config.d_hidden if self.reads_source else 0
+        self.output_reads_context = config.attention_type == "last-token"
+        self.reads_context = config.attention_type not in ("last-token", "none")
+        d_context = config.d_hidden if self.reads_context else 0
         widths = [config.d_embedding + d_context, *[config.d_hidden] * (config.num_layers - 1)]
         self.attention = ATTENTION[config.attention_type](config.d_hidden)
         self.layers = nn.ModuleList(CELLS[config.cell](width, config.d_hidden) for width in widths)
@@ -128,7 +131,7 @@ class Decoder(nn.Module):
         """Return the cache before the first token, with the encoder's outputs projected once for all steps."""
         if memory.final is None:
             raise ValueError("this memory has no final state: it is not of a recurrent encoder")
-        start = memory.final if self.reads_source else torch.zeros_like(memory.final)
+        start = torch.zeros_like(memory.final) if self.output_reads_context else memory.final
         return GRUCache(start, self.attention.keys_values(memory.states))
 
     def forward(self, x: torch.Tensor, cache: GRUCache, mask: torch.Tensor) -> tuple[torch.Tensor, GRUCache]:
@@ -147,10 +150,10 @@ class Decoder(nn.Module):
             set_step(step)
             query = _hidden(hidden[-1], self.d_hidden)
             context, weights = self.attention(query, cache.memory, mask, weights)
-            read = torch.cat([token, context], dim=-1) if self.reads_source else token
+            read = torch.cat([token, context], dim=-1) if self.reads_context else token
             hidden = self.hook_state(self._step(read, hidden))
             state = _hidden(hidden[-1], self.d_hidden)
-            states.append(state if self.reads_source else torch.cat([state, context], dim=-1))
+            states.append(torch.cat([state, context], dim=-1) if self.output_reads_context else state)
         length = cache.length + x.shape[1]
         return torch.stack(states, dim=1), replace(cache, hidden=hidden, length=length, weights=weights)
 
@@ -187,7 +190,7 @@ class GRUSeq2Seq(Seq2Seq):
         self.encoder = Encoder(config, generator)
         self.decoder = Decoder(config, generator)
         self.dropout = Dropout(config.dropout, generator)
-        self.output = nn.Linear(config.d_hidden * (1 if self.decoder.reads_source else 2), tgt_vocab_size)
+        self.output = nn.Linear(config.d_hidden * (2 if self.decoder.output_reads_context else 1), tgt_vocab_size)
         self.hook_logits = HookPoint()
         self.attention = {("cross", 1): self.decoder.attention}
         name_hook_points(self)

@@ -61,6 +61,7 @@ def test_the_steps_of_a_recurrent_decoder_are_counted(tiny_gru):
         {"model.family": "gru", "model.cell": "stack-rnn"},
         {"model.family": "gru", "model.attention_type": "location-sensitive"},
         {"model.family": "gru", "model.attention_type": "last-token"},
+        {"model.family": "gru", "model.attention_type": "none"},
     ],
     ids=str,
 )

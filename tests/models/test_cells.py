@@ -50,13 +50,14 @@ def test_a_cell_equals_pytorchs_in_its_state_and_every_gradient(kind: type[Cell]
     assert_close(gradients(ours), gradients(theirs), **WITHIN)
 
 
+@pytest.mark.parametrize(("is_training", "sharpness"), [(True, 1), (False, 4)])
 @torch.no_grad()
-def test_a_stack_pushes_pops_and_keeps_in_proportion_to_their_probabilities():
-    cell, size = StackRNNCell(E, D), StackRNNCell.WIDTH
+def test_a_stack_pushes_pops_and_keeps_in_proportion_to_their_probabilities(is_training: bool, sharpness: int):
+    cell, size = StackRNNCell(E, D).train(is_training), StackRNNCell.WIDTH
     x, hidden, stack = torch.randn(E), torch.randn(D), list(torch.randn(3, size))
     state = cell(x[None], torch.cat([hidden, *stack])[None])[0]
     hidden = (cell.weight_ih @ torch.cat([x, stack[0]]) + cell.bias_ih + cell.weight_hh @ hidden + cell.bias_hh).tanh()
-    push, pop, keep = cell.actions(hidden).softmax(dim=0)
+    push, pop, keep = (sharpness * cell.actions(hidden)).softmax(dim=0)
     nothing, value = torch.zeros(size), cell.pushed(hidden).sigmoid()
     nexts = zip([value, *stack], [*stack[1:], nothing, nothing], [*stack, nothing], strict=True)
     expected = [push * pushed + pop * popped + keep * kept for pushed, popped, kept in nexts]

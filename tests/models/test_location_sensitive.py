@@ -1,9 +1,10 @@
 """Location-sensitive attention equals its equations, is independent of padding, and is carried from step to step.
 
-With last-token attention only the output layer reads the source.
+With last-token attention only the output layer reads the source, and without attention nothing after the start.
 """
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -114,7 +115,7 @@ def test_a_changed_pattern_moves_the_next_step(model):
     assert not torch.allclose(patterns[1], maps.cross[0, :, :, 1:2], atol=1e-3)
 
 
-@pytest.mark.parametrize("attention_type", ["location-sensitive", "last-token"])
+@pytest.mark.parametrize("attention_type", ["location-sensitive", "last-token", "none"])
 def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(attention_type):
     model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": attention_type})
     logits = model(torch.zeros(2, 4, dtype=torch.int64), sequences([3, 3], 3))
@@ -146,8 +147,20 @@ def test_with_last_token_attention_only_the_output_layer_reads_the_source(cell):
     assert of_source.std(dim=0).max() > 1e-3
 
 
-def test_with_last_token_attention_steps_with_the_cache_and_beams_equal_one_call():
-    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": "last-token"}).eval()
+@pytest.mark.parametrize("cell", ["gru", "lstm", "stack-rnn"])
+@torch.no_grad()
+def test_without_attention_the_decoder_only_starts_from_the_final_state(cell):
+    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": "none", "cell": cell}).eval()
+    memory, tgt_in = model.encode(sequences(LENGTHS, 7)), sequences([5, 5, 5], 5)
+    logits = model.decode(tgt_in, memory).logits
+    assert torch.equal(model.decode(tgt_in, replace(memory, states=torch.randn_like(memory.states))).logits, logits)
+    others = model.decode(tgt_in, replace(memory, final=torch.zeros_like(memory.final))).logits
+    assert (others - logits).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("attention_type", ["last-token", "none"])
+def test_steps_with_the_cache_and_beams_equal_one_call(attention_type):
+    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": attention_type}).eval()
     with torch.no_grad():
         model.output.weight *= 8
         model.output.bias[PAD_ID] = -100

@@ -12,6 +12,11 @@ const LINES = {
   sublayer: "The output of this sublayer is not the sum of its heads: something in this run changes it.",
   stream: "The residual stream is not this sum: something in this run changes it.",
 };
+const READERS = { // of the context, by the attention of a recurrent model
+  additive: ["Into the cell", "The recurrent cell reads it beside the embedding of the previous token, and updates its state."],
+  "last-token": ["Into the output layer", "The output layer reads it beside the decoder's state, which knows nothing of the source."],
+  none: ["Not read", "This decoder has no attention: it starts from the encoder's final state, and reads nothing else of the source."],
+};
 
 const quoted = (token) => "“" + visibleToken(token) + "”";
 const times = (count, word) => count + " " + word + (count === 1 ? "" : "s");
@@ -126,8 +131,8 @@ function story(shown, inNumbers) {
   function stream() {
     const { cell, chosen } = shown;
     if (!cell.stream.length) {
-      return step(4, cell.read_by_output ? "Into the output layer" : "Into the cell", "the sum is the context",
-        note(cell.read_by_output ? "The output layer reads it beside the decoder's state, which knows nothing of the source." : "The recurrent cell reads it beside the embedding of the previous token, and updates its state."));
+      const [title, text] = READERS[cell.attention_type] ?? READERS.additive;
+      return step(4, title, "the sum is the context", note(text));
     }
     const [own, ...later] = cell.stream;
     const normalized = cell.norm === "post" ? ", normalized" : "";

@@ -171,7 +171,7 @@ def cell_value(cell: CellArithmetic, loaded: Trained) -> dict[str, Any]:
         "output": json_numbers(cell.output),
         "head_addition": None if cell.head_addition is None else json_numbers(cell.head_addition),
         "norm": getattr(loaded.preset.model, "norm", None),
-        "read_by_output": getattr(loaded.preset.model, "attention_type", None) == "last-token",
+        "attention_type": getattr(loaded.preset.model, "attention_type", None),
         "stream": [_stream_value(step) for step in cell.stream],
         "answer": _answer_value(cell, loaded),
         "replaced": cell.replaced,
