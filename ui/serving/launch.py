@@ -55,7 +55,7 @@ def serve(
     # Gradio asks for the page itself and gives up after three seconds, which a busy machine may need to make it.
     options["_frontend"] = False
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", **options)
-    httpx.head(page.local_url, timeout=600, trust_env=False)  # make it before the first visitor asks
+    httpx.get(page.local_url, timeout=600, trust_env=False)  # make it before the first visitor asks
     use_light_sessions(page)
     if mcp:
         use_visitors_requests(page)

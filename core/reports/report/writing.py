@@ -41,6 +41,7 @@ from core.training.history import History
 
 NUM_EXAMPLES, NUM_FAILURES = 12, 8
 MAX_TRAINING_SEQUENCES = 2_000  # sequences of the fixed training set for its loss
+TRAINING_PAIRS = 1_000  # on which accuracy is measured, beside that on held-out inputs: within 3 points
 MAX_EXTRA_STEPS = 5  # steps drawn of an output that is longer than the reference
 LOSS, ACCURACY = "loss.png", "accuracy.png"
 LENGTHS, HEATMAP = "accuracy_by_length.png", "attention_heatmap.png"
@@ -174,11 +175,17 @@ def _training_outcome(loaded: Trained, run: Run) -> TrainingOutcome:
 
 
 def _on_training_pairs(loaded: Trained, count: int) -> Evaluation | None:
-    """Evaluate the model on as many training pairs; None for an imported one, whose training pairs are not known."""
+    """Evaluate the model on training pairs; None for an imported one, whose training pairs are not known.
+
+    Args:
+        count: of them, at most ``TRAINING_PAIRS``.
+    """
     if loaded.preset.task.family == "imported":
         return None
     sequences = loaded.preset.training.training_sequences
-    return evaluate(loaded.model, training_sample(loaded.task, count, training_sequences=sequences))
+    return evaluate(
+        loaded.model, training_sample(loaded.task, min(count, TRAINING_PAIRS), training_sequences=sequences)
+    )
 
 
 def _why_no_attention(measurements: ReportMeasurements) -> str:
