@@ -73,6 +73,7 @@ function story(shown, inNumbers) {
     const { read, produced, key } = tokens();
     const weight = cell.weights[chosen.column];
     const share = formatPercent(weight);
+    if (cell.attention_type === "none") return READERS.none[1];
     if (!cell.visible[chosen.column]) return "The mask hides " + quoted(key) + " from " + quoted(read) + ": the weight is 0, whatever the score.";
     const from = produced === undefined ? quoted(read) + " takes " : "To write " + quoted(produced) + ", having read " + quoted(read) + ", this head takes ";
     return from + share + " of what it brings from " + (produced === undefined ? "" : "the token ") + quoted(key) + ".";
