@@ -87,6 +87,14 @@ def seeds(runs: Runs) -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def without_attention(runs: Runs) -> str:
+    """Name of a short run of a recurrent model whose decoder reads the encoder's final state only."""
+    small = {"model.attention_type": "none", "model.d_hidden": 8, "model.d_embedding": 8, "training.batch_size": 8}
+    _add_run(runs, "without-attention", "digits-reversal-gru", small | {"training.validation_sequences": 16})
+    return "without-attention"
+
+
+@pytest.fixture(scope="session")
 def letters(runs: Runs) -> str:
     """Title of a short run of a task that reads the letters a to j."""
     small = {"model.d_model": 16, "model.d_ff": 16, "model.num_heads": 2, "training.batch_size": 8}

@@ -58,6 +58,13 @@ def test_a_cell_opens_by_pointer_key_and_link(viewer, reload):
     expect(viewer.locator(".story-of")).to_have_text("cross-attention, layer 2, head 3 · row 3, column 5")
 
 
+@pytest.mark.slow
+def test_a_decoder_without_attention_is_not_told_as_a_head(empty_page: Page, address: str, without_attention: str):
+    empty_page.goto(f"{address}?run={without_attention}&input=4+8+2+9&tab=attention")
+    expect(empty_page.locator("#viewer .story-say")).to_contain_text("This decoder has no attention")
+    expect(empty_page.locator("#viewer .story-steps")).to_contain_text("Not read")
+
+
 def test_once_the_page_is_open_a_tab_needs_no_further_script(chromium: Browser, address: str):
     context = new_context(chromium)  # with an empty cache
     page = context.new_page()

@@ -2,7 +2,7 @@
 
 import { readBytes } from "./files.js";
 
-/** Whether a run's matrices are rounded to 8 bits, as those of large models are. */
+/** Whether the matrices of a run that ships with the site are rounded to 8 bits, as those of large models are. */
 export const isRounded = ({ files }) => !files["weights.bin"];
 
 /** The weights as one array of numbers in the order of the facts. */
