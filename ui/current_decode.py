@@ -42,9 +42,9 @@ class CurrentDecode:
         return [block for block in BLOCK_NAMES if self.num_layers(block)]
 
     @property
-    def source_block(self) -> Block:
-        """The attention block through which the answer attends to the source."""
-        return source_block(self.blocks)
+    def source_block(self) -> Block | None:
+        """The attention block through which the answer attends to the source; None without attention."""
+        return source_block(self.blocks) if self.blocks else None
 
     @property
     def gold_cells(self) -> list[list[int]]:

@@ -22,7 +22,9 @@ def ribbon_record(decode: CurrentDecode) -> dict[str, Any] | None:
     """
     block = decode.source_block
     tokens = max(len(decode.inspection.source_labels), len(decode.inspection.steps))
-    return decode_record(decode, [block]) if block != "encoder" and tokens <= MAX_RIBBON_TOKENS else None
+    if block is None or block == "encoder" or tokens > MAX_RIBBON_TOKENS:
+        return None
+    return decode_record(decode, [block])
 
 
 def decode_record(decode: CurrentDecode, maps: Sequence[Block] | None = None) -> dict[str, Any]:

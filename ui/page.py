@@ -393,7 +393,8 @@ def _last_layer_value(current_decode: CurrentDecode | None, **selection: Any) ->
     if current_decode is None:
         return attention_value(None)
     block = current_decode.source_block
-    return attention_value(current_decode, block=block, layer=current_decode.num_layers(block), **selection)
+    layer = None if block is None else current_decode.num_layers(block)
+    return attention_value(current_decode, block=block, layer=layer, **selection)
 
 
 def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) -> Updates:

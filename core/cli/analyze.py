@@ -59,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
     if options.csv:
         raise InputError(f"--csv={options.csv} needs --health")
     loaded = runs[options.run].trained()
+    if not loaded.heads:
+        raise InputError(f"run={options.run!r} has no attention heads; --why explains a prediction without them")
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     cells = _ablated(loaded, pairs, RunFolder(root, options.run))
     table = measure_heads(loaded.model, loaded.task, pairs).merge(_without(cells), on=["block", "layer", "head"])

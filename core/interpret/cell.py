@@ -77,7 +77,7 @@ class CellArithmetic:
         head, row, column: the cell; row and column from 0.
         method: "dot product": q·k / √K (Vaswani et al. 2017, eq. 1); "linear": φ(q)·φ(k) with φ(x) = elu(x) + 1
             (Katharopoulos et al. 2020); "additive": v·tanh(q + k) with q = W_s s and k = W_h h (Bahdanau et al. 2015),
-            and in location-sensitive attention v·tanh(q + k + l); 0 in last-token attention and without any.
+            and in location-sensitive attention v·tanh(q + k + l); 0 in last-token attention.
         query, key: (K,), as used in the products: φ(q) and φ(k) in linear attention, rotated with RoPE, q divided
             by the temperature, and times ``log_length`` for scores scaled by it.
         location: (K,), l = W_f f, computed from the weights of the previous step (Chorowski et al. 2015); None in all

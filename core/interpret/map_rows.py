@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from core.generation import GenerationResult, generate
+from core.generation import GenerationResult
 from core.models import Seq2Seq
-from core.models.seq2seq import BLOCKS, Block
+from core.models.seq2seq import Block
+from core.storage.errors import InputError
 from core.tasks import Batch, Task, unpadded_batches
 from core.tasks.alignment import gold_alignment
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
@@ -130,13 +131,16 @@ def recordable_chunks(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tens
 
     Yields:
         The indices (N,) int64 of a chunk's pairs in ``pairs``, and the chunk.
+
+    Raises:
+        InputError: the model has no heads.
     """
-    maps = generate(model, pairs.src[:1], max_steps=1, need_weights=True).maps
-    num_heads = sum(each.shape[0] * each.shape[2] for block in BLOCKS if (each := getattr(maps, block)) is not None)
+    if not model.heads:
+        raise InputError("this model has no attention heads")
     for indices, chunk in unpadded_batches(pairs):
         source = chunk.src.shape[1]
         weights_per_head = max(source, model.max_seq_len) * (source + model.max_seq_len)  # upper bound
-        for rows in torch.arange(len(chunk)).split(max(1, MAX_WEIGHTS // (num_heads * weights_per_head))):
+        for rows in torch.arange(len(chunk)).split(max(1, MAX_WEIGHTS // (len(model.heads) * weights_per_head))):
             yield indices[rows], chunk[rows]
 
 

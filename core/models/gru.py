@@ -5,6 +5,7 @@ LSTMs have their cell state, so that N = 2 D, and stack RNNs their stack, so tha
 """
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import nn
@@ -24,7 +25,6 @@ ATTENTION = {
     "additive": AdditiveAttention,
     "location-sensitive": LocationSensitiveAttention,
     "last-token": LastTokenAttention,
-    "none": LastTokenAttention,  # nothing reads it
 }
 CELLS = {"gru": nn.GRUCell, "lstm": LSTMCell, "rnn": RNNCell, "stack-rnn": StackRNNCell}
 
@@ -80,20 +80,20 @@ class GRUCache:
 
     Attributes:
         hidden: (L, B, N) float, the state of each layer.
-        memory: keys and values of the encoder's outputs, each (B, S, D).
+        memory: keys and values of the encoder's outputs, each (B, S, D); None without attention.
         length: number of target tokens read so far.
-        weights: (B, S) float, the attention of the last step; None before the first.
+        weights: (B, S) float, the attention of the last step; None before the first and without attention.
     """
 
     hidden: torch.Tensor
-    memory: KeysValues
+    memory: KeysValues | None
     length: int = 0
     weights: torch.Tensor | None = None
 
     def select(self, index: torch.Tensor) -> "GRUCache":
         """Return the cache of a batch made of these rows, (N,) int64."""
-        keys, values = self.memory
-        return replace(self._with_states_of(index), memory=(keys[index], values[index]))
+        memory = None if self.memory is None else (self.memory[0][index], self.memory[1][index])
+        return replace(self._with_states_of(index), memory=memory)
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "GRUCache":
         """Return the cache of rows that continue others of their sources; see ``Cache.reorder``."""
@@ -118,10 +118,10 @@ class Decoder(nn.Module):
     def __init__(self, config: GRUConfig, generator: torch.Generator | None) -> None:
         super().__init__()
         self.output_reads_context = config.attention_type == "last-token"
-        self.reads_context = config.attention_type not in ("last-token", "none")
-        d_context = config.d_hidden if self.reads_context else 0
+        self.reads_context = not self.output_reads_context
+        d_context = config.d_hidden if config.attention_type not in ("last-token", "none") else 0
         widths = [config.d_embedding + d_context, *[config.d_hidden] * (config.num_layers - 1)]
-        self.attention = ATTENTION[config.attention_type](config.d_hidden)
+        self.attention = None if config.attention_type == "none" else ATTENTION[config.attention_type](config.d_hidden)
         self.layers = nn.ModuleList(CELLS[config.cell](width, config.d_hidden) for width in widths)
         self.d_embedding, self.d_hidden = config.d_embedding, config.d_hidden
         self.dropout = Dropout(config.dropout, generator)
@@ -132,7 +132,7 @@ class Decoder(nn.Module):
         if memory.final is None:
             raise ValueError("this memory has no final state: it is not of a recurrent encoder")
         start = torch.zeros_like(memory.final) if self.output_reads_context else memory.final
-        return GRUCache(start, self.attention.keys_values(memory.states))
+        return GRUCache(start, None if self.attention is None else self.attention.keys_values(memory.states))
 
     def forward(self, x: torch.Tensor, cache: GRUCache, mask: torch.Tensor) -> tuple[torch.Tensor, GRUCache]:
         """Read embedded target tokens (B, T, E), one after the other.
@@ -148,8 +148,10 @@ class Decoder(nn.Module):
         hidden, weights, states = cache.hidden, cache.weights, []
         for step, token in enumerate(x.unbind(dim=1), start=cache.length):
             set_step(step)
-            query = _hidden(hidden[-1], self.d_hidden)
-            context, weights = self.attention(query, cache.memory, mask, weights)
+            context = token[:, :0]  # without attention, nothing
+            if self.attention is not None:
+                query = _hidden(hidden[-1], self.d_hidden)
+                context, weights = self.attention(query, cast(KeysValues, cache.memory), mask, weights)
             read = torch.cat([token, context], dim=-1) if self.reads_context else token
             hidden = self.hook_state(self._step(read, hidden))
             state = _hidden(hidden[-1], self.d_hidden)
@@ -192,7 +194,7 @@ class GRUSeq2Seq(Seq2Seq):
         self.dropout = Dropout(config.dropout, generator)
         self.output = nn.Linear(config.d_hidden * (2 if self.decoder.output_reads_context else 1), tgt_vocab_size)
         self.hook_logits = HookPoint()
-        self.attention = {("cross", 1): self.decoder.attention}
+        self.attention = {} if self.decoder.attention is None else {("cross", 1): self.decoder.attention}
         name_hook_points(self)
 
     def encode(self, src: torch.Tensor) -> Memory:

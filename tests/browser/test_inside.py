@@ -59,10 +59,18 @@ def test_a_cell_opens_by_pointer_key_and_link(viewer, reload):
 
 
 @pytest.mark.slow
-def test_a_decoder_without_attention_is_not_told_as_a_head(empty_page: Page, address: str, without_attention: str):
-    empty_page.goto(f"{address}?run={without_attention}&input=4+8+2+9&tab=attention")
-    expect(empty_page.locator("#viewer .story-say")).to_contain_text("This decoder has no attention")
-    expect(empty_page.locator("#viewer .story-steps")).to_contain_text("Not read")
+def test_a_model_without_attention_has_no_heads(empty_page: Page, address: str, without_attention: str):
+    page = empty_page
+    page.goto(f"{address}?run={without_attention}&input=4+8+2+9&tab=attention")
+    expect(page.locator("#viewer .empty")).to_contain_text("This model has no attention heads")
+    expect(page.locator("#viewer .map")).to_be_hidden()
+    expect(page.locator("#measure-heads")).to_be_hidden()
+    expect(page.locator("#why .result")).to_contain_text("integrated gradients")
+    page.locator("#viewer").get_by_role("radio", name="training replay").check()
+    expect(page.locator("#viewer .empty")).to_contain_text("This model has no attention heads")
+    page.get_by_role("tab", name="Decode").click()
+    expect(page.locator("#answer tbody tr").first).to_be_visible()
+    expect(page.locator("#answer .inspect")).to_have_count(0)
 
 
 def test_once_the_page_is_open_a_tab_needs_no_further_script(chromium: Browser, address: str):

@@ -60,7 +60,7 @@ MODELS = {
     },
     **{
         attention: (GRUSeq2Seq, {"max_seq_len": 12, "d_embedding": 6, "d_hidden": 8, "attention_type": attention})
-        for attention in ("location-sensitive", "last-token", "none")
+        for attention in ("location-sensitive", "last-token")
     },
 }
 EXACT = {"atol": 1e-6, "rtol": 0}

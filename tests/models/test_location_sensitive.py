@@ -151,6 +151,7 @@ def test_with_last_token_attention_only_the_output_layer_reads_the_source(cell):
 @torch.no_grad()
 def test_without_attention_the_decoder_only_starts_from_the_final_state(cell):
     model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": "none", "cell": cell}).eval()
+    assert model.heads == ()
     memory, tgt_in = model.encode(sequences(LENGTHS, 7)), sequences([5, 5, 5], 5)
     logits = model.decode(tgt_in, memory).logits
     assert torch.equal(model.decode(tgt_in, replace(memory, states=torch.randn_like(memory.states))).logits, logits)

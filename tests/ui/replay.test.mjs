@@ -69,7 +69,9 @@ test("an empty replay says why", () => {
   assert.match(emptyText(replay), /first evaluation/);
   applyUpdate(replay, update({ saved_steps: [], snapshots: [], status: "stopped" }));
   assert.match(emptyText(replay), /no replay/);
-  applyUpdate(replay, update({ blocks: [] })); // of a model whose attention was not seen
+  applyUpdate(replay, update({ blocks: [], watched: true })); // of a model whose attention was not seen
   assert.equal(recordAt(replay, 0, 0), null);
   assert.match(emptyText(replay), /no attention maps/);
+  applyUpdate(replay, update({ blocks: [], watched: false }));
+  assert.match(emptyText(replay), /no attention heads/);
 });

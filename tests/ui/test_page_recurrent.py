@@ -9,6 +9,7 @@ import pytest
 from core.config import Preset
 from core.server import Runs
 from core.server.access import VisitorRuns
+from core.storage.errors import InputError
 from tests.support.run_helpers import wait_for_status
 from tests.ui.addresses import address_of
 from tests.ui.packed import unpacked
@@ -16,11 +17,13 @@ from tests.ui.server_functions import call
 from ui import page
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.attention_viewer import attention_value, attention_viewer
+from ui.components.why_answer import WhyRequest, why
 from ui.current_decode import CurrentDecode
 from ui.forms import preset_form
 from ui.forms.preset_form import Draft, form_base
+from ui.interventions import InterventionSpec
 from ui.run_info import settings_line
-from ui.tabs import train
+from ui.tabs import attention, train
 
 RUN = "recurrent"
 
@@ -62,6 +65,27 @@ def test_its_training_can_be_replayed(lab):
     assert record["saved_steps"] == [each["step"] for each in record["snapshots"]] == [0, 4, 8]
     assert [each["block"] for each in record["blocks"]] == ["cross"]
     assert record["scored_block"] == "cross"
+
+
+def test_a_model_without_attention_decodes_and_explains_without_heads(lab, tiny_gru):
+    lab.start(tiny_gru.with_changes({"model.attention_type": "none"}), name="without")
+    wait_for_status(lab, "without", "finished", "failed")
+    answered = page._decode(lab, "without", "4829")
+    assert answered["answer"]["steps"]
+    assert (answered["answer"]["record"], answered["answer"]["has_heads"]) == (None, False)
+    assert answered["viewer"]["decode"] is None
+    assert "no attention heads" in answered["viewer"]["problem"]
+    updates = attention.run_updates(lab, "without", InterventionSpec())
+    assert updates["importance"]["visible"] is False
+    asked = {"run": "without", "step": 0} | {name: answered["why"][name] for name in ("source", "tokens")}
+    found = why(lab, WhyRequest(**asked, method="tokens"))
+    assert found["methods"][0]["name"] == "integrated gradients"
+    assert found["zeroing"] == []
+    assert "this model has none" in found["limits"][-1]
+    patched = why(lab, WhyRequest(**asked, method="patching"))
+    assert {grid["name"] for grid in patched["grids"]} == {"states"}
+    with pytest.raises(InputError, match="no attention heads"):
+        lab["without"].trained().score_heads()
 
 
 def test_a_decode_shows_head_thumbnails(answered):

@@ -62,26 +62,27 @@ def build(
     """
     viewer = attention_viewer(runs)
     explained = why_answer(runs)
-    gr.Markdown(_INTRODUCTION)
-    with gr.Row(elem_classes="actions"):
-        ablate_with = gr.Radio(
-            [("zero", "zero"), ("its mean", "mean")],
-            value="zero",
-            label="Replace the head's output with",
-            elem_id="ablation",
-            interactive=True,
-            scale=0,
-            min_width=300,
-        )
-        start = gr.Button("Measure all heads", variant="primary", elem_id="measure-heads", min_width=150)
-        cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-heads", min_width=90)
-    message = notice(elem_id="heads-message")
-    with gr.Row(elem_id="ablation-row"):
-        with gr.Column(scale=3, min_width=320):
-            grid = head_importance()
-        with gr.Column(scale=2, min_width=300):
-            own_comparison = answer_comparison(elem_id="attention-edited")
-    pattern_outputs, pattern_applied = _build_patterns(runs, run, interventions, message)
+    with gr.Column(elem_id="head-importance") as importance:
+        gr.Markdown(_INTRODUCTION)
+        with gr.Row(elem_classes="actions"):
+            ablate_with = gr.Radio(
+                [("zero", "zero"), ("its mean", "mean")],
+                value="zero",
+                label="Replace the head's output with",
+                elem_id="ablation",
+                interactive=True,
+                scale=0,
+                min_width=300,
+            )
+            start = gr.Button("Measure all heads", variant="primary", elem_id="measure-heads", min_width=150)
+            cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-heads", min_width=90)
+        message = notice(elem_id="heads-message")
+        with gr.Row(elem_id="ablation-row"):
+            with gr.Column(scale=3, min_width=320):
+                grid = head_importance()
+            with gr.Column(scale=2, min_width=300):
+                own_comparison = answer_comparison(elem_id="attention-edited")
+        pattern_outputs, pattern_applied = _build_patterns(runs, run, interventions, message)
 
     outputs = {
         "interventions": interventions,
@@ -110,7 +111,8 @@ def build(
         pattern_applied,
         *(each.press(by_name(_cleared, outputs), interventions, **event) for each in comparisons),
     ]
-    run_outputs = {"grid": grid, "measure": start, "cancel": cancel, "ablate_with": ablate_with} | pattern_outputs
+    run_outputs = {"importance": importance, "grid": grid, "measure": start, "cancel": cancel}
+    run_outputs |= {"ablate_with": ablate_with} | pattern_outputs
     decode_outputs = {
         "heads_message": message,
         "grid": grid,
@@ -164,10 +166,13 @@ def run_updates(runs: VisitorRuns, run: str | None, interventions: InterventionS
     """Return the updates for the current run: its saved head importance, and the heads for pattern interventions."""
     updates = _state(measuring=False)
     if run is None:
-        return updates | {"grid": gr.update(value=None, measuring=False), "pattern_message": NO_RUN}
+        empty = {"grid": gr.update(value=None, measuring=False), "pattern_message": NO_RUN}
+        return updates | empty | {"importance": gr.update(visible=True)}
     chosen = runs[run]
-    cross = [str(head) for head in heads_of_run(chosen) if head.block == "cross"]
+    heads = heads_of_run(chosen)
+    cross = [str(head) for head in heads if head.block == "cross"]
     return updates | {
+        "importance": gr.update(visible=bool(heads)),
         "grid": gr.update(value=saved_value(chosen, interventions.ablate_with), measuring=False),
         "ablate_with": interventions.ablate_with,
         "pattern_head": gr.update(choices=cross, value=cross[0] if cross else None),

@@ -183,7 +183,7 @@ def decode(
     if description := loaded.preset.description:
         message += f". Its task: {description}"
     block = current.source_block
-    heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
+    heads = None if block is None else layer_value(current, block, current.num_layers(block))
     return current, _EMPTY | {
         "message": {"text": message},
         "answer": answer_value(current) | {"record": ribbon_record(current), "asked": asked, "explained": True},

@@ -118,7 +118,7 @@ def _recurrent(model: GRUSeq2Seq) -> list[SiteGrid]:
     """Return the states of a recurrent model; the encoder's state at the last position starts the decoder."""
     encoder, decoder = model.encoder, model.decoder
     states = (Activation("encode", encoder.hook_states), Activation("encode", encoder.hook_final, "last"))
-    return [
+    grids = [
         SiteGrid(
             "states",
             "encoder",
@@ -128,11 +128,8 @@ def _recurrent(model: GRUSeq2Seq) -> list[SiteGrid]:
         SiteGrid(
             "states", "decoder", "target", (("decoder states", (Activation("decode", decoder.hook_state, "states"),)),)
         ),
-        SiteGrid(
-            "attention output",
-            "cross",
-            "target",
-            (("1", (Activation("decode", decoder.attention.hook_z, "steps"),)),),
-        ),
-        _heads(model, "cross", ("decode",)),
     ]
+    if decoder.attention is None:
+        return grids
+    outputs = (("1", (Activation("decode", decoder.attention.hook_z, "steps"),)),)
+    return [*grids, SiteGrid("attention output", "cross", "target", outputs), _heads(model, "cross", ("decode",))]

@@ -53,7 +53,7 @@ def value_zeroing(model: Seq2Seq, prediction: Prediction) -> ValueZeroing:
         model: in evaluation mode, of any family.
 
     Raises:
-        InputError: the attention of the model's family is not known here.
+        InputError: the model has no attention, or that of its family is not known here.
     """
     if isinstance(model, Transformer):
         encoder = [cast(EncoderLayer, layer) for layer in model.encoder_layers]
@@ -71,7 +71,10 @@ def value_zeroing(model: Seq2Seq, prediction: Prediction) -> ValueZeroing:
         encoder = [cast(EncoderLayer, layer) for layer in model.encoder_layers]
         return ValueZeroing(torch.stack([_in_encoder(model, prediction, layer) for layer in encoder]), None, None)
     if isinstance(model, GRUSeq2Seq):
-        return ValueZeroing(None, None, _in_recurrent(model, prediction)[None])
+        if model.decoder.attention is None:
+            raise InputError("value zeroing needs attention, and this model has none")
+        values = model.decoder.attention.hook_v
+        return ValueZeroing(None, None, _in_recurrent(model, prediction, values)[None])
     raise InputError(f"value zeroing is not available for {type(model).__name__}")
 
 
@@ -101,12 +104,12 @@ def _in_decoder_only(model: DecoderOnly, prediction: Prediction, layer: DecoderL
         return _changes(_output(layer, lambda: model.decode(prediction.tgt_in.expand(rows, -1), memory)))
 
 
-def _in_recurrent(model: GRUSeq2Seq, prediction: Prediction) -> torch.Tensor:
+def _in_recurrent(model: GRUSeq2Seq, prediction: Prediction, values: HookPoint) -> torch.Tensor:
     """Return the decoder's (T, S)."""
     decoder, count = model.decoder, prediction.src.shape[1]
     memory = _repeated(model.encode(prediction.src), count + 1)
     states: list[torch.Tensor] = []
-    with hooks(_zeroed(decoder.attention.hook_v, range(count)) | {decoder.hook_state.name: states.append}):
+    with hooks(_zeroed(values, range(count)) | {decoder.hook_state.name: states.append}):
         model.decode(prediction.tgt_in.expand(count + 1, -1), memory)
     return _changes(torch.stack([state[-1, :, : decoder.d_hidden] for state in states], dim=1))
 

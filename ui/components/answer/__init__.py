@@ -37,6 +37,7 @@ def answer_value(decode: CurrentDecode) -> dict[str, Any]:
         "note": inspection.note,
         "held_out": inspection.split and inspection.split != "train",
         "unsure": inspection.is_unsure,
+        "has_heads": bool(decode.blocks),
         "milliseconds": inspection.seconds * 1000,
         "log_prob": inspection.log_prob,
         "n_best": [

@@ -102,13 +102,13 @@ export function mount({ element, trigger, props, watch }) {
     return { title: label, "aria-label": label, onclick: () => askWhy({ step: at, foil }) };
   };
 
-  function makeStep(step, at, expected, name, isExplained) {
+  function makeStep(step, at, expected, name, { isExplained, hasHeads }) {
     const isWrong = expected && step.token !== (expected[at] ?? "<EOS>");
     const mark = isWrong ? make("span", { class: "bad" }, " ✗", make("span", { class: "visually-hidden" }, " wrong")) : null;
     const cell = (attributes, ...inside) => make("td", { role: "cell", ...attributes }, ...inside);
-    const inspect = make("button", {
+    const inspect = hasHeads ? make("button", {
       type: "button", class: "inspect", "aria-label": "attention of step " + (at + 1), onclick: () => trigger("inspect", { step: at }),
-    }, "attention");
+    }, "attention") : null;
     const why = isExplained ? make("button", { type: "button", class: "ask-why", ...question(step, at, step.token, name) }, "why?") : null;
     return make("tr", { role: "row" },
       cell({ "data-head": "step" }, String(at + 1)),
@@ -140,8 +140,9 @@ export function mount({ element, trigger, props, watch }) {
     part("n-best").hidden = hypotheses.length < 2;
     part("n-best").replaceChildren(...hypotheses.map(makeHypothesis));
     const steps = value.steps ?? [];
+    const offered = { isExplained: value.explained, hasHeads: value.has_heads !== false }; // the buttons of a step
     part("steps").hidden = steps.length === 0;
-    element.querySelector("tbody").replaceChildren(...steps.map((step, at) => makeStep(step, at, texts ? null : expected, tokenNamer(texts), value.explained)));
+    element.querySelector("tbody").replaceChildren(...steps.map((step, at) => makeStep(step, at, texts ? null : expected, tokenNamer(texts), offered)));
   }
 
   /** Gray the answer out while the input is another one than it answers, be it still being typed or without a server. */

@@ -25,6 +25,7 @@ from ui.decode_record import decode_record, words_and_texts
 from ui.run_info import progress_since
 
 MAX_PICTURE_SIDE = 128  # rows or columns
+NO_HEADS = "This model has no attention heads. Press a token of the answer below to see what it depends on."
 _DRAWING = threading.BoundedSemaphore(2)  # drawing one picture takes 100 MB
 _DRAWING_TIMEOUT = 5.0  # seconds
 
@@ -69,7 +70,8 @@ def attention_value(
         block, layer, head, row: selection, with layer and head counted from 1 and rows from 0. What is None keeps the
             visitor's selection; what the model does not have falls back to what it has.
     """
-    if decode is None:
+    if decode is None or not decode.blocks:
+        problem = problem if decode is None else NO_HEADS
         value: dict[str, Any] = {
             "run": run,
             "decode": None,

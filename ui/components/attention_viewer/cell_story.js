@@ -15,7 +15,6 @@ const LINES = {
 const READERS = { // of the context, by the attention of a recurrent model
   additive: ["Into the cell", "The recurrent cell reads it beside the embedding of the previous token, and updates its state."],
   "last-token": ["Into the output layer", "The output layer reads it beside the decoder's state, which knows nothing of the source."],
-  none: ["Not read", "This decoder has no attention: it starts from the encoder's final state, and reads nothing else of the source."],
 };
 
 const quoted = (token) => "“" + visibleToken(token) + "”";
@@ -73,7 +72,6 @@ function story(shown, inNumbers) {
     const { read, produced, key } = tokens();
     const weight = cell.weights[chosen.column];
     const share = formatPercent(weight);
-    if (cell.attention_type === "none") return READERS.none[1];
     if (!cell.visible[chosen.column]) return "The mask hides " + quoted(key) + " from " + quoted(read) + ": the weight is 0, whatever the score.";
     const from = produced === undefined ? quoted(read) + " takes " : "To write " + quoted(produced) + ", having read " + quoted(read) + ", this head takes ";
     return from + share + " of what it brings from " + (produced === undefined ? "" : "the token ") + quoted(key) + ".";

@@ -67,7 +67,9 @@ export function reserveFor(replay, input, block) {
 /** Why there is no map. */
 export function emptyText({ facts, latest, snapshots }) {
   if (!latest) return "Loading the replay.";
-  if (snapshots.length && facts.inputs?.length) return "This run has no attention maps; the line under the bar at the top says why.";
+  if (snapshots.length && facts.inputs?.length) {
+    return latest.watched ? "This run has no attention maps; the line under the bar at the top says why." : "This model has no attention heads.";
+  }
   if (snapshots.length) return "The attention maps of this model are too large to save at every evaluation. The charts above are complete.";
   if (!hasEnded(latest.status)) return "The replay starts with the first evaluation.";
   if (latest.status === "finished") return "This run was imported without the history of its training.";

@@ -196,7 +196,10 @@ def _tokens(loaded: Trained, prediction: Prediction, request: WhyRequest) -> dic
         for name, found in results.items()
     ]
     integrated = cast(input_gradients.IntegratedGradients, results["integrated gradients"])
-    zeroed = value_zeroing.value_zeroing(model, prediction)
+    try:
+        zeroed, zeroing = value_zeroing.value_zeroing(model, prediction), value_zeroing.LIMITS
+    except InputError as error:  # a model without attention, or one of its own kind; the other methods stay
+        zeroed, zeroing = value_zeroing.ValueZeroing(None, None, None), f"Not measured: {error}."
     encoder = None if prediction.position is None else zeroed.encoder  # that of others predicts nothing itself
     own = [*([] if zeroed.cross is not None else prediction.source_labels), *prediction.prefix_labels]
     layers = [
@@ -210,7 +213,6 @@ def _tokens(loaded: Trained, prediction: Prediction, request: WhyRequest) -> dic
         for number, values in enumerate(of_block, start=1)
     ]
     limits = [f"{name[0].upper()}{name[1:]}: {limit[0].lower()}{limit[1:]}" for name, (_, limit) in methods.items()]
-    zeroing = value_zeroing.LIMITS
     return {
         "methods": rows,
         "gap": json_number(integrated.gap / (abs(integrated.logit - integrated.baseline_logit) or 1.0)),
