@@ -11,7 +11,7 @@ import torch
 
 from core.generation.result import GenerationResult, in_rows, stack_causal_rows, stack_rows, top_candidates
 from core.generation.strategy import Greedy, Sample
-from core.models import AttentionMaps, AttentionRecorder, Seq2Seq
+from core.models import AttentionMaps, AttentionRecorder, Seq2Seq, kernels
 from core.models.hooks import hooks_are_active
 from core.models.step_decoder import step_decoder
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
@@ -96,7 +96,7 @@ def running_rows(finished: torch.Tensor) -> torch.Tensor | None:
 
 def _argmax(logits: torch.Tensor, step: int, sources: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Choose the most likely tokens; see ``ChooseToken``."""
-    return logits.argmax(dim=-1, keepdim=True), logits.log_softmax(dim=-1)
+    return kernels.argmax(logits)[:, None], logits.log_softmax(dim=-1)
 
 
 def _sampler(strategy: Sample, src: torch.Tensor, max_steps: int) -> ChooseToken:

@@ -60,6 +60,13 @@ def test_packed_linear_equals_the_plain_line_for_small_and_large_weights(activat
             assert_close(linear.columns(x), without_activation.t(), atol=1e-4, rtol=1e-5)
 
 
+def test_argmax_equals_the_plain_line_also_of_ties_and_what_is_not_finite():
+    x = torch.randint(0, 5, (50, 37)).float()
+    x[1, 4], x[2, 7], x[3] = torch.inf, torch.nan, -torch.inf
+    for each in (x, x.bfloat16(), x.clone().requires_grad_(), x.t().contiguous().t()):
+        assert torch.equal(kernels.argmax(each), each.argmax(dim=-1))
+
+
 def test_selected_columns_equal_the_plain_line():
     index = torch.tensor([3, 0, 0, 5])
     for shape in ((2, 3, 6), (4, 6), (1, 1, 6), (0, 3, 6)):
