@@ -1,7 +1,7 @@
 """``bench suite``: a preset with every value of one setting, each trained with several seeds and tested.
 
-The splits of SCAN are tested on every held-out command, the formal languages on inputs longer than any trained on, COGS
-on its test sentences and on each of its generalization sets.
+The splits of SCAN and of PCFG SET are tested on every held-out input, the formal languages on inputs longer than any
+trained on, COGS on its test sentences and on each of its generalization sets.
 """
 
 import argparse

@@ -12,6 +12,10 @@ SCAN_COMMANDS = 20_910
 SCAN_WORDS, SCAN_ACTIONS = 9, 48  # of the longest command
 COGS_SENTENCES = 24_155  # trained on
 COGS_TRAINING_WORDS = 22  # of the longest sentence trained on, its full stop included
+PCFG_EXPRESSIONS = 97_203  # of all splits: the official number
+PCFG_TOKENS = 71  # of the longest expression, as in the official files
+PCFG_LETTERS = 128  # of the longest answer; one in 1,000 official ones is longer
+PCFG_TRAINING_FUNCTIONS = 8  # of the longest expression trained on in the split productivity
 ONE_SYMBOL_ANSWERS = (
     "even-pairs",
     "parity-check",
@@ -88,6 +92,31 @@ class CogsConfig(TaskSection):
     def longest_answer(self) -> int:
         """Tokens of the longest logical form, or an upper bound: 34 of each clause and 108 of the innermost."""
         return max(361, 34 * self.max_depth + 108)  # 361: where subjects have phrases
+
+
+class PcfgConfig(TaskSection):
+    """Functions of strings, inside each other, and the strings they give: PCFG SET (Hupkes et al. 2020)."""
+
+    title: ClassVar[str] = "PCFG SET"
+    shared_vocabulary: ClassVar[bool] = True
+    length_field: ClassVar[str] = "split"
+    num_distinct: ClassVar[int] = PCFG_EXPRESSIONS
+    longest_source: ClassVar[int] = PCFG_TOKENS
+    longest_answer: ClassVar[int] = PCFG_LETTERS
+
+    family: Literal["pcfg"] = "pcfg"
+    split: Annotated[
+        Literal["random", "systematicity", "productivity"],
+        Field(
+            description="expressions held out: a random tenth; those with one of four pairs of functions; those of "
+            f"more than {PCFG_TRAINING_FUNCTIONS} functions"
+        ),
+    ] = "random"
+
+    @property
+    def summary(self) -> str:
+        """A short description."""
+        return f"PCFG SET, split {self.split}"
 
 
 class FormalLanguageConfig(OneLengthConfig):

@@ -10,6 +10,7 @@ from core.config.suites import (
     FormalLanguageConfig,
     InductionConfig,
     ModularConfig,
+    PcfgConfig,
     RecallConfig,
     ScanConfig,
 )
@@ -526,6 +527,7 @@ TaskConfig = (
     | TranslationConfig
     | ScanConfig
     | CogsConfig
+    | PcfgConfig
     | FormalLanguageConfig
     | ModularConfig
     | InductionConfig

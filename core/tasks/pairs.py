@@ -359,6 +359,19 @@ def split_by_source(keys: torch.Tensor, *, test: float, validation: float, seed:
     return split[source_of_pair]
 
 
+def hold_out(keys: torch.Tensor, is_test: torch.Tensor, *, validation: float) -> torch.Tensor:
+    """Return the splits of sources whose test split is known, indices into ``SPLITS``, (N,) int8.
+
+    Args:
+        keys: (N,) int64; see ``source_key``.
+        is_test: (N,) bool.
+        validation: share of the other sources, 0-1.
+    """
+    split = torch.full((len(keys),), SPLITS.index("test"), dtype=torch.int8)
+    split[~is_test] = split_by_source(keys[~is_test], test=0, validation=validation, seed=0)
+    return split
+
+
 def _mix(keys: torch.Tensor, seed: int) -> torch.Tensor:
     """Hash keys (N,) int64 to (N,) int64 with the finalizer of SplitMix64 (Steele et al. 2014)."""
     value = keys + (seed + 1) * _GOLDEN % 2**63

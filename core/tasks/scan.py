@@ -12,7 +12,7 @@ import torch
 
 from core.config.tasks import ScanConfig
 from core.storage.errors import InputError
-from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, TestSets, source_key, split_by_source
+from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, TestSets, hold_out, source_key, split_by_source
 from core.text.tokenizers import PlainTokenizer
 from core.text.validation import quote
 from core.text.vocab import Vocab
@@ -133,8 +133,7 @@ def _table(config: ScanConfig) -> PairTable:
         is_test = lengths > config.max_training_actions
     else:
         is_test = torch.tensor([_combines(each, primitive) for each in everything])
-    split = torch.full((len(keys),), SPLITS.index("test"), dtype=torch.int8)
-    split[~is_test] = split_by_source(keys[~is_test], test=0, validation=VALIDATION_SHARE, seed=0)
+    split = hold_out(keys, is_test, validation=VALIDATION_SHARE)
     rows = torch.arange(len(keys))
     if primitive:
         row = everything.index(primitive)

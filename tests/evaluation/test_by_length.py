@@ -68,7 +68,7 @@ def test_a_task_without_lengths_has_no_accuracy_by_length(scripted):
 
 def test_pairs_of_every_length_are_distinct_and_correct():
     sections = {load_preset(name).task for name in preset_names()}
-    lists = "pronunciations", "translation", "own-pairs", "modular", "cogs"  # of pairs, which draw no inputs
+    lists = "pronunciations", "translation", "own-pairs", "modular", "cogs", "pcfg"  # of pairs, which draw no inputs
     drawn = [build_task(section) for section in sections if section.family not in lists]
     with_lengths = [task for task in drawn if task.lengths]
     assert len(with_lengths) > 5

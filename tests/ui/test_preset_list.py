@@ -107,6 +107,7 @@ def test_a_malformed_request_for_times_returns_an_error(request_):
 def test_families_have_the_names_that_people_know_them_by():
     labels = {family["name"]: family["label"] for family in picker_value(first_preset())["families"]}
     assert labels["scan"] == "SCAN"
+    assert labels["pcfg"] == "PCFG SET"
     assert labels["digits"] == "Digits"
     assert labels["masked-digits"] == "Masked digits"
     assert labels["plurals"] == "Plurals"
