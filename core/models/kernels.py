@@ -120,26 +120,25 @@ class PackedLinear:
 
     Plain: ``activation(F.linear(x, weight, bias))``. For 4,000 outputs of 176 inputs and 8 to 128 rows, oneDNN takes
     0.6 to 0.75 of the time. A small weight gains little and is not packed: a kernel is cached for each shape, and the
-    cache is small (``core.KERNELS_CACHED``). It is transposed instead, which takes 0.55 to 0.85 of the time for up to
-    128 rows. Later changes of the weight change neither.
+    cache is small (``core.KERNELS_CACHED``). Nor is it transposed: products would take 0.55 to 0.85 of the time for up
+    to 128 rows, but the copies take longer than a short generation saves. Later changes of the weight do not change a
+    packed weight.
 
     Args:
         activation: "relu" or "gelu"; "none" without.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor, activation: str = "none") -> None:
-        self._weight, self._bias, self._activation = weight, bias, activation
+        self._weight, self._bias, self._activation = weight.t(), bias, activation
         self._packed: torch.Tensor | None = None
         if weight.numel() >= _PACKED_NUMEL and torch.backends.mkldnn.is_available():
             self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _PACKED_ROWS)
-        else:
-            self._transposed = weight.t().contiguous()
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Map (B, K) to (B, N) float."""
         if self._packed is not None:
             return torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, self._activation, [], "none")
-        y = torch.addmm(self._bias, x, self._transposed)
+        y = torch.addmm(self._bias, x, self._weight)
         return y if self._activation == "none" else y.relu_() if self._activation == "relu" else F.gelu(y)
 
     def columns(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -148,7 +147,7 @@ class PackedLinear:
         Args:
             out: (N, B) float, to be written to; None makes a new tensor.
         """
-        return torch.addmm(self._bias[:, None], self._weight, x.t(), out=out)
+        return torch.addmm(self._bias[:, None], self._weight.t(), x.t(), out=out)
 
 
 def attend_columns(
