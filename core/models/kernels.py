@@ -15,6 +15,7 @@ SHORT_ROW = 16  # numbers; the CPU's softmax and fused attention are several tim
 _PACKED_NUMEL, _PACKED_ROWS = 400_000, 64  # minimum size of a weight that is packed, and the rows it is packed for
 _ROOM = 16  # rows; see ``GrowingRows``
 _LOOPED = 400  # multiplications below which ``torch.bmm`` is a loop without vectors
+_MANY = 128  # matrices from which sums over whole tensors are faster than that loop
 _DROPOUT_LEVELS = 2**16  # a dropout rate is rounded to a multiple of 1 / 65,536
 
 
@@ -186,9 +187,9 @@ def attend_slots(
 
     Plain: ``(query @ key.mT + hidden).softmax(dim=-1) @ value``, with keys and values as (B, H, slots, K). With a beam
     of 4 there are a quarter as many matrices as with separate keys per row: half of the time with heads of width 16 and
-    6 steps, and no reordering. Products of fewer than 400 multiplications, those of the first steps, are taken as sums
-    over whole tensors: ``torch.bmm`` computes so small ones in a loop that takes 1.2 to 2.8 times as long with heads of
-    width 48.
+    6 steps, and no reordering. Many products of fewer than 400 multiplications, those of the first steps, are taken as
+    sums over whole tensors: ``torch.bmm`` computes so small ones in a loop, which takes 1.0 to 1.8 times as long for 64
+    rows with four heads of width 48.
 
     Args:
         query: (B, H, M, K) float, divided by √K.
@@ -199,7 +200,7 @@ def attend_slots(
         (B, H, M, K) float.
     """
     shape, queries = (*query.shape[:3], key.shape[1]), query.reshape(-1, *query.shape[2:])
-    is_small = queries[0].numel() * key.shape[1] < _LOOPED
+    is_small = len(queries) >= _MANY and shape[2] * query.shape[3] * shape[3] < _LOOPED
     scores = (queries[:, :, None] * key[:, None]).sum(dim=-1) if is_small else torch.bmm(queries, key.transpose(1, 2))
     scores = scores.view(shape)
     weights = softmax(scores if hidden is None else scores.add_(hidden)).contiguous().view(-1, *shape[2:])

@@ -1,5 +1,6 @@
 """Every fast kernel equals the plain line in its docstring."""
 
+import itertools
 import math
 
 import pytest
@@ -76,9 +77,9 @@ def test_selected_columns_equal_the_plain_line():
 
 @pytest.mark.parametrize("with_hidden", [False, True])
 def test_attention_to_columns_and_slots_equals_the_plain_line(with_hidden):
-    for keys in KEYS:
-        query, key, value = torch.randn(3, 2, 4, 8), torch.randn(3, 2, keys, 8), torch.randn(3, 2, keys, 8)
-        hidden = torch.zeros(3, 1, 1, keys)
+    for keys, rows in itertools.product(KEYS, (3, 64)):
+        query, (key, value) = torch.randn(rows, 2, 4, 8), torch.randn(2, rows, 2, keys, 8)
+        hidden = torch.zeros(rows, 1, 1, keys)
         hidden[1, ..., 1:] = -torch.inf
         expected = (query @ key.mT + (hidden if with_hidden else 0)).softmax(dim=-1) @ value
         slots = kernels.attend_slots(query, key.flatten(0, 1), value.flatten(0, 1), hidden if with_hidden else None)
