@@ -79,6 +79,7 @@ def measure_heads(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
     Memory is bounded for any number of pairs. The model's mode and weights are unchanged.
 
     Raises:
+        InputError: the model has no heads.
         ValueError: there are no pairs.
     """
     if not len(pairs):

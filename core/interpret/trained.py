@@ -137,6 +137,9 @@ class Trained:
             among them ``mass_produced``, the attention mass on the source of the token that a step produces, 0-1, with
             ``uniform_produced``, that of uniform attention; ``entropy``, 0-1; and ``offset`` of the argmax, in tokens.
             Of a decoder-only model also ``induction`` and ``previous_token``, 0-1; see ``core.interpret.induction``.
+
+        Raises:
+            InputError: the model has no heads.
         """
         from core.interpret.head_table import measure_heads
 

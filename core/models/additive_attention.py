@@ -61,8 +61,7 @@ class SingleHeadAttention(nn.Module):
 class LastTokenAttention(SingleHeadAttention):
     """All weight is on the last token, so the context is always the encoder's final state.
 
-    It has no parameters. Every score is zero, and the mask hides the other tokens. Models without attention have it
-    too, but nothing reads the context: it shows which state their decoder starts from.
+    It has no parameters. Every score is zero, and the mask hides the other tokens.
     """
 
     def keys_values(self, states: torch.Tensor) -> KeysValues:

@@ -118,7 +118,6 @@ class Decoder(nn.Module):
     def __init__(self, config: GRUConfig, generator: torch.Generator | None) -> None:
         super().__init__()
         self.output_reads_context = config.attention_type == "last-token"
-        self.reads_context = not self.output_reads_context
         d_context = config.d_hidden if config.attention_type not in ("last-token", "none") else 0
         widths = [config.d_embedding + d_context, *[config.d_hidden] * (config.num_layers - 1)]
         self.attention = None if config.attention_type == "none" else ATTENTION[config.attention_type](config.d_hidden)
@@ -152,7 +151,7 @@ class Decoder(nn.Module):
             if self.attention is not None:
                 query = _hidden(hidden[-1], self.d_hidden)
                 context, weights = self.attention(query, cast(KeysValues, cache.memory), mask, weights)
-            read = torch.cat([token, context], dim=-1) if self.reads_context else token
+            read = token if self.output_reads_context else torch.cat([token, context], dim=-1)
             hidden = self.hook_state(self._step(read, hidden))
             state = _hidden(hidden[-1], self.d_hidden)
             states.append(torch.cat([state, context], dim=-1) if self.output_reads_context else state)
