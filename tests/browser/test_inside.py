@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, new_context, open_tab
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, choose_run, new_context, open_tab
 from tests.serving import SHIPPED
 
 pytestmark = [
@@ -71,6 +71,14 @@ def test_a_model_without_attention_has_no_heads(empty_page: Page, address: str, 
     page.get_by_role("tab", name="Decode").click()
     expect(page.locator("#answer tbody tr").first).to_be_visible()
     expect(page.locator("#answer .inspect")).to_have_count(0)
+    choose_run(page, SHIPPED)
+    expect(page.locator("#answer .inspect").first).to_be_visible()
+    page.get_by_role("tab", name="Look inside").click()
+    page.locator("#viewer").get_by_role("radio", name="current decode").check()
+    expect(page.locator("#viewer canvas.map")).to_be_visible()
+    expect(page.locator("#measure-heads")).to_be_visible()
+    page.locator("#heads .cell").first.click()
+    expect(page.locator("#decode-message")).to_contain_text("without")
 
 
 def test_once_the_page_is_open_a_tab_needs_no_further_script(chromium: Browser, address: str):
