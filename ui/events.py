@@ -16,7 +16,14 @@ previous result during every update."""
 LATEST: dict[str, Any] = {"trigger_mode": "always_last"}
 """While a call is running, only the latest of the following events is kept: intermediate values of a slider or a text
 need no answer, and would delay the last one's. Without it, Gradio drops what is pressed meanwhile, also in a ``then``.
+Not for a handler that reads event data: Gradio repeats the call with the new inputs, but with the first event's data.
 """
+
+PRESSED: dict[str, Any] = {"trigger_mode": "multiple", "concurrency_limit": 1}
+"""Each of several quick events is handled, one after the other: for quick handlers that read event data."""
+
+CHANGE: dict[str, Any] = {"concurrency_id": "interventions", "concurrency_limit": 1}
+"""For handlers that change the interventions: each changes what the one before it left."""
 
 CPU: dict[str, Any] = {"concurrency_id": "cpu", "concurrency_limit": 2}
 """For handlers that compute for a second or more: at most two of them run together, see also ``FairQueue``."""

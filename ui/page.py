@@ -20,7 +20,7 @@ from ui.components.page_address import page_address
 from ui.components.run_bar import run_bar, shipped_translator
 from ui.components.setting_fields import WITH_KEPT
 from ui.current_decode import CurrentDecode
-from ui.events import LATEST, QUIET, event_number, event_text
+from ui.events import LATEST, PRESSED, QUIET, event_number, event_text
 from ui.forms import strategy_form
 from ui.forms.preset_form import kept_in
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
@@ -46,6 +46,21 @@ class DecodeRequest:
     run: str | None
     text: str
     strategy: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A wrong answer of the gallery that the visitor opens.
+
+    Attributes:
+        run: the run's name.
+        text: the input.
+        step: the first wrong decoding step, counted from 0.
+    """
+
+    run: str
+    text: str
+    step: int
 
 
 def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
@@ -143,8 +158,8 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             **QUIET,
             **LATEST,
         ).then(**catch_up_event)
-        bar.pick(_picked_run, None, run, **QUIET)
-        sweep_view.pick(_picked_run, None, run, **QUIET)
+        bar.pick(_picked_run, None, run, **QUIET, **PRESSED)
+        sweep_view.pick(_picked_run, None, run, **QUIET, **PRESSED)
         bar.gone(partial(_run_to_open, runs), None, run, **QUIET)
         refresh_event: dict[str, Any] = decode_event | {
             "fn": by_name(partial(_decode_again, runs), again_outputs),
@@ -164,22 +179,20 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             (decode_tab.thumbnails.pick, _inspect_head),
             (train_tab.model.inspect, _inspect_block),
         ):
-            link(by_name(opened, links), current_decode, list(links.values()), **QUIET)
-        decode_tab.translations.pick(_picked_sentence, None, ask.text, **QUIET, **LATEST).then(
+            link(by_name(opened, links), current_decode, list(links.values()), **QUIET, **PRESSED)
+        decode_tab.translations.pick(_picked_sentence, None, ask.text, **QUIET, **PRESSED).then(
             **decode_event | {"fn": by_name(partial(_decode_part, runs, asked=True), decode_outputs)}
         )
 
-        # Gradio passes event data and requests to annotated parameters only, and finds no annotations on a partial
-        def inspect_failure(run: str | None, event: gr.EventData) -> Updates:
-            return _inspect_failure(runs, run, event)
-
-        failure = {"tabs": tabs, "text": ask.text, **strategy.outputs, **decode_outputs}
-        report_tab.gallery.inspect(
-            by_name(inspect_failure, failure),
-            run,
-            list(failure.values()),
+        failure = gr.State(None)
+        shown = {"tabs": tabs, "text": ask.text, **strategy.outputs, **decode_outputs}
+        report_tab.gallery.inspect(_picked_failure, None, failure, **QUIET, **PRESSED).success(
+            by_name(partial(_inspect_failure, runs), shown),
+            [run, failure],
+            list(shown.values()),
             concurrency_limit=4,
             **QUIET,
+            **LATEST,
         )
 
         # Opening the page, in one event; its script opens the tab that the address names
@@ -397,14 +410,18 @@ def _last_layer_value(current_decode: CurrentDecode | None, **selection: Any) ->
     return attention_value(current_decode, block=block, layer=layer, **selection)
 
 
-def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) -> Updates:
+def _picked_failure(event: gr.EventData) -> Failure:
+    return Failure(event_text(event, "run"), event_text(event, "text")[:MAX_INPUT], event_number(event, "step"))
+
+
+def _inspect_failure(runs: VisitorRuns, run: str | None, failure: Failure) -> Updates:
     """Decode a wrong answer again, greedily and without interventions, and select its first wrong step."""
-    if event_text(event, "run") != run:
+    if failure.run != run:
         raise gr.Error(
             "These wrong answers belong to a different run. In the Report tab, search for wrong answers again.",
             print_exception=False,
         )
-    text, step = event_text(event, "text")[:MAX_INPUT], event_number(event, "step")
+    text, step = failure.text, failure.step
     current_decode, results = decode.decode(runs, run, text)
     last = len(current_decode.inspection.steps) - 1 if current_decode else 0  # newer weights may answer in fewer steps
     opened = {

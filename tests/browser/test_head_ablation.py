@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.interpret.ablation import AblatedHead, grid_cells
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab, press_quickly
 from ui.components import head_importance
 
 pytestmark = [
@@ -41,6 +41,16 @@ def test_the_answer_without_a_head_is_in_view_beside_the_pressed_head(page: Page
     expect(without).to_be_in_viewport(ratio=0.95)
     grid, comparison = (page.locator(css).bounding_box() for css in ("#heads", "#attention-edited"))
     assert comparison["x"] >= grid["x"] + grid["width"]
+
+
+def test_each_of_several_heads_that_are_pressed_quickly_is_ablated(page: Page):
+    open_tab(page, "Look inside")
+    expect(page.locator("#attention-of")).to_contain_text("4 8 2 9 →")
+    names = "encoder.1.1", "cross.1.2", "cross.2.1"
+    press_quickly(page, *(cell(page, name) for name in names))
+    for name in names:
+        expect(cell(page, name)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#attention-edited .row").nth(1)).to_contain_text(f"without {', '.join(names)} (zero)")
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from core.server.access import VisitorRuns
 from core.tasks.ingest import StagingArea
 from tests.browser.chromium import CHROMIUM
 from ui.forms import own_data
+from ui.updates import Updates
 
 pytestmark = [
     pytest.mark.browser,
@@ -57,11 +58,11 @@ def test_the_answer_for_an_earlier_file_is_not_trained_in_place_of_the_later_one
 ):
     asked, release, check = Event(), Event(), own_data.check_pairs
 
-    def slow_first(runs: VisitorRuns, staging: StagingArea, pairs: str | None, *given: Any) -> dict[str, Any]:
+    def slow_first(runs: VisitorRuns, staging: StagingArea, pairs: str | None, *given: Any, **columns: Any) -> Updates:
         if pairs and pairs.endswith("large.tsv"):
             asked.set()
             assert release.wait(60)
-        return check(runs, staging, pairs, *given)
+        return check(runs, staging, pairs, *given, **columns)
 
     monkeypatch.setattr(own_data, "check_pairs", slow_first)
     before = set(runs)

@@ -12,7 +12,15 @@ from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT, Runs
 from core.text.pieces import word_groups, word_names
 from core.text.vocab import BOS, EOS
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, TWO_FRAMES, new_context, open_tab
+from tests.browser.chromium import (
+    CHROMIUM,
+    NOTHING_SIDEWAYS,
+    PHONE,
+    TWO_FRAMES,
+    new_context,
+    open_tab,
+    press_quickly,
+)
 from tests.serving import SHIPPED, TRANSLATOR
 
 pytestmark = [
@@ -262,7 +270,8 @@ def test_each_of_several_sentences_shows_its_words(opened: tuple[Page, str]):
     decode(page, "I have a dog. I know where he lives.")
     ribbon, words = page.locator("#answer .ribbon"), page.locator("#translations .pick")
     expect(words).to_have_count(2)
-    for at, source in enumerate(("I have a dog .", "I know where he lives .")):
+    press_quickly(page, words.nth(0), words.nth(1))
+    for at, source in ((1, "I know where he lives ."), (0, "I have a dog .")):
         words.nth(at).click()
         expect(ribbon.locator(".above .word")).to_have_text(source.split())
         expect(words.nth(at)).to_have_attribute("aria-pressed", "true")

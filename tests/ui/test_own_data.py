@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -187,14 +186,17 @@ def test_a_preset_with_missing_data_shows_the_reason_instead_of_a_time(monkeypat
 
 
 def test_other_tokens_check_pairs_again_only_if_they_were_checked_before():
-    def changed(preview: dict, **given: Any) -> dict[str, Any]:
-        files = (None, None, None, PASTED)
-        return own_data.check_after(NO_RUNS, StagingArea(), given.get("name", SOURCE), None, preview, *files, *KINDS)
-
     subwords = {SOURCE: "subword", TARGET: "subword"}
-    assert own_data.check_after(NO_RUNS, StagingArea(), SOURCE, None, {}, *[None] * 4, "subword", "symbol") == subwords
-    assert "facts" in changed({"checked": True, "edits": 3})["preview"]
-    assert changed({"checked": True, "edits": 3})["preview"]["edits"] == 3
-    assert "facts" in changed({}, name="own-look")["preview"]
+    assert own_data.match_kinds(SOURCE, {}, "subword", "symbol") == subwords
+    again = own_data.match_kinds(TARGET, {"checked": True, "edits": 3}, "symbol", "subword")
+    assert again.pop("asked")
+    assert again == subwords
     with pytest.raises(InputError, match="not one that the page sends"):
-        changed({"checked": 1})
+        own_data.match_kinds(SOURCE, {"checked": 1}, "subword", "symbol")
+
+
+def test_a_check_knows_how_often_the_pairs_were_edited_before():
+    preview = {"checked": True, "edits": 3}
+    found = own_data.check_sent(NO_RUNS, StagingArea(), preview, None, None, None, None, PASTED, *KINDS)
+    assert "facts" in found["preview"]
+    assert found["preview"]["edits"] == found["found"]["edits"] == 3

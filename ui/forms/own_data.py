@@ -18,8 +18,8 @@ from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest import HeldOutFile, Kinds, PairFiles, StagingArea, parse_columns, reading_of, set_name
 from core.text.tokenizers import TOKEN_KINDS
-from ui.components.data_preview import PREVIEW, data_preview, preview_value, with_time
-from ui.events import CHECK, LATEST, QUIET, event_text
+from ui.components.data_preview import data_preview, preview_value, with_time
+from ui.events import CHECK, LATEST, PRESSED, QUIET, event_text
 from ui.forms.preset_form import LONGEST_WAIT, Draft, Form
 from ui.updates import Updates, by_name
 
@@ -29,9 +29,9 @@ OPEN = """() => {
   scrollTo(0, 0);
   return { __type__: "update", visible: true };
 }"""
-WITH_EDITS = """(columns, preview, ...given) => {
+WITH_EDITS = """(preview, ...given) => {
   const edits = Number(document.body.dataset.pairEdits ?? 0);
-  return [columns, { checked: Boolean(preview?.checked), edits }, ...given];
+  return [{ checked: Boolean(preview?.checked), edits }, ...given];
 }"""
 """Script that sends, in place of the preview, what ``Sent`` describes."""
 MAX_PASTED = 200_000  # characters
@@ -88,22 +88,22 @@ def build(runs: VisitorRuns, form: Form) -> None:
     with gr.Row(elem_classes="actions"):
         look = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
     preview, found, preset, columns = data_preview(), gr.State(None), gr.State(None), gr.State(None)
+    asked = gr.State(0)  # the time of the last request for a check
     outputs = {"preview": preview, "found": found, "preset": preset, "columns": columns}
-    outputs |= dict(zip(_KINDS, kinds, strict=True))
 
-    def check_all(columns: ChosenColumns | None, preview: Any, event: gr.EventData, *given: Any) -> Updates:
-        changed = event.target.elem_id if event.target else ""
-        if changed == PREVIEW:
-            columns = ChosenColumns(event_text(event, "columns"), _origin(*given[:2]))
-        return check_after(runs, staging, changed, columns, preview, *given)
+    # A file is checked as soon as it is there, because Train next to it trains what was checked
+    uploads = [each.upload for each in (pairs, targets, held_out)]
+    gr.on([look.click, *uploads], lambda: time.time_ns(), None, asked, **QUIET, **LATEST)
+    matched = dict(zip(_KINDS, kinds, strict=True)) | {"asked": asked}
+    for name, kind in zip(_KINDS, kinds, strict=True):
+        match = by_name(partial(match_kinds, name), matched)
+        kind.input(match, [preview, *kinds], list(matched.values()), js=WITH_EDITS, **QUIET, **LATEST)
+    preview.select(_chosen_columns, [pairs, targets], [columns, asked], **QUIET, **PRESSED)
 
-    # One event, so that the answer for earlier pairs never replaces that for later ones. A file is checked as soon as
-    # it is there, because Train next to it trains what was checked.
-    uploads, choices = [each.upload for each in (pairs, targets, held_out)], [each.input for each in kinds]
-    checked = gr.on(
-        [look.click, *uploads, *choices, preview.select],
-        by_name(check_all, outputs),
-        [columns, preview, pairs, targets, held_out, pasted, *kinds],
+    # One event, so that the answer for earlier pairs never replaces that for later ones
+    checked = asked.change(
+        by_name(partial(check_sent, runs, staging), outputs),
+        [preview, columns, pairs, targets, held_out, pasted, *kinds],
         list(outputs.values()),
         js=WITH_EDITS,
         **LATEST,
@@ -138,35 +138,52 @@ class Sent(BaseModel):
     edits: Annotated[int, Field(ge=0)] = 0
 
 
-def check_after(
-    runs: VisitorRuns, staging: StagingArea, changed: str, chosen: ChosenColumns | None, preview: Any, *given: Any
-) -> Updates:
-    """Check the pairs after something in the form was changed; return updates of the form.
+def match_kinds(changed: str, preview: Any, *chosen: str) -> Updates:
+    """Match the tokens of the other side to those that were changed; ask for a check of pairs that were checked before.
 
     Args:
-        changed: ``elem_id`` of the component. Other tokens only check pairs again that were checked before.
-        chosen: the reading of the columns.
+        changed: ``elem_id`` of the component.
         preview: as ``WITH_EDITS`` sends it.
+        chosen: the tokens of the source and of the target.
+
+    Raises:
+        InputError: ``preview`` is something else.
+    """
+    kinds = dict(zip(_KINDS, chosen, strict=True))
+    other = next(name for name in kinds if name != changed)
+    kinds[other] = matching_kind(kinds[changed], kinds[other])
+    return kinds | ({"asked": time.time_ns()} if _sent(preview).checked else {})
+
+
+def check_sent(
+    runs: VisitorRuns, staging: StagingArea, preview: Any, chosen: ChosenColumns | None, *given: Any
+) -> Updates:
+    """Check the pairs of the form; return updates of the form.
+
+    Args:
+        preview: as ``WITH_EDITS`` sends it.
+        chosen: the reading of the columns.
         given: the other arguments of ``check_pairs``, without ``columns``.
 
     Raises:
         InputError: ``preview`` is something else.
     """
-    pairs, targets, held_out, pasted, *chosen_kinds = given
-    kinds = dict(zip(_KINDS, chosen_kinds, strict=True))
-    if changed in kinds:
-        other = next(name for name in kinds if name != changed)
-        kinds[other] = matching_kind(kinds[changed], kinds[other])
+    edits = _sent(preview).edits
+    columns = chosen.columns if chosen and chosen.origin == _origin(*given[:2]) else ""
+    found = check_pairs(runs, staging, *given, columns=columns)
+    preview = found["preview"] | {"edits": edits}
+    return found | {"preview": preview, "found": preview, "columns": chosen if columns else None}
+
+
+def _sent(preview: Any) -> Sent:
     try:
-        sent = Sent.model_validate(preview)
+        return Sent.model_validate(preview)
     except ValidationError as error:
         raise InputError("the state of the preview is not one that the page sends") from error
-    if changed in kinds and not sent.checked:
-        return kinds
-    columns = chosen.columns if chosen and chosen.origin == _origin(pairs, targets) else ""
-    found = check_pairs(runs, staging, pairs, targets, held_out, pasted, kinds[_KINDS[0]], kinds[_KINDS[1]], columns)
-    preview = found["preview"] | {"edits": sent.edits}
-    return kinds | found | {"preview": preview, "found": preview, "columns": chosen if columns else None}
+
+
+def _chosen_columns(pairs: str | None, targets: str | None, event: gr.EventData) -> tuple[ChosenColumns, int]:
+    return ChosenColumns(event_text(event, "columns"), _origin(pairs, targets)), time.time_ns()
 
 
 def _origin(pairs: str | None, targets: str | None) -> str:
@@ -182,6 +199,7 @@ def check_pairs(
     pasted: str | None,
     source_kind: str,
     target_kind: str,
+    *,
     columns: str = "",
 ) -> Updates:
     """Ingest pairs; return the updates of their preview and of a preset that trains on them, or an error and None.

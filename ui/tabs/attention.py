@@ -19,7 +19,7 @@ from ui.components.head_importance import Measurement, head_importance, saved_va
 from ui.components.notice import NO_RUN, notice, problem
 from ui.components.why_answer import why_answer, why_value
 from ui.current_decode import CurrentDecode
-from ui.events import CPU, LATEST, QUIET, event_text
+from ui.events import CHANGE, CPU, LATEST, PRESSED, QUIET, event_text
 from ui.interventions import InterventionSpec, heads_of_run
 from ui.updates import Updates, by_name, each_by_name
 
@@ -105,11 +105,13 @@ def build(
     comparisons = [decode_comparison, own_comparison]
     changed = [
         ablate_with.input(
-            by_name(partial(set_ablate_with, runs), outputs), [run, interventions, ablate_with], **event, **LATEST
+            by_name(partial(set_ablate_with, runs), outputs),
+            [run, interventions, ablate_with],
+            **event | CHANGE | LATEST,
         ),
-        grid.toggle(by_name(toggle_cell, outputs), [run, interventions], **event, **LATEST),
+        grid.toggle(by_name(toggle_cell, outputs), [run, interventions], **event | CHANGE | PRESSED),
         pattern_applied,
-        *(each.press(by_name(_cleared, outputs), interventions, **event) for each in comparisons),
+        *(each.press(by_name(_cleared, outputs), interventions, **event | CHANGE) for each in comparisons),
     ]
     run_outputs = {"importance": importance, "grid": grid, "measure": start, "cancel": cancel}
     run_outputs |= {"ablate_with": ablate_with} | pattern_outputs
@@ -158,7 +160,8 @@ def _build_patterns(
     pattern.input(lambda kind: gr.update(visible=kind == "position"), pattern, position, **LATEST, **QUIET)
     inputs = [run, interventions, head, pattern, position]
     outputs = {"interventions": interventions, "message": message}
-    applied = button.click(by_name(partial(set_pattern, runs), outputs), inputs, list(outputs.values()), **QUIET)
+    apply = by_name(partial(set_pattern, runs), outputs)
+    applied = button.click(apply, inputs, list(outputs.values()), **QUIET | CHANGE | LATEST)
     return {"pattern_head": head, "pattern_controls": controls, "pattern_message": missing}, applied
 
 

@@ -7,7 +7,6 @@ import gradio as gr
 from core.tasks.ingest import IngestResult, Row, histogram, other_readings, skipped_share, summary_facts
 from ui.components.component import component
 
-PREVIEW = "own-preview"
 MAX_EXAMPLES, MAX_TEXT = 2, 200  # pairs of a reading, and characters of each
 
 
@@ -19,7 +18,7 @@ def data_preview() -> gr.HTML:
     ``document.body.dataset.pairEdits``, and so knows whether the pairs were edited since.
     Event: ``.select(fn)`` with ``evt.columns``, the reading that the visitor chose.
     """
-    return component("data_preview", elem_id=PREVIEW, events=["select"])
+    return component("data_preview", elem_id="own-preview", events=["select"])
 
 
 def preview_value(found: IngestResult) -> dict[str, Any]:
