@@ -17,7 +17,7 @@ from ui import api, interventions
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.attention_viewer import attention_value
 from ui.components.page_address import page_address
-from ui.components.run_bar import run_bar, shipped_translator
+from ui.components.run_bar import current_run, run_bar, shipped_translator
 from ui.components.setting_fields import WITH_KEPT
 from ui.current_decode import CurrentDecode
 from ui.events import LATEST, PRESSED, QUIET, event_number, event_text
@@ -95,7 +95,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
                 with gr.Tab("Sweep", id="sweep"):
                     sweep_view = sweep.build(runs, train_tab.form)
                 with gr.Tab("Learn", id="lessons"):
-                    lessons.build(runs, run)
+                    lessons.build(runs, run, bar)
 
         # Decoding
         strategy = decode_tab.strategy
@@ -136,7 +136,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
 
         # The current run
         run_outputs = train_tab.run_outputs | report_tab.run_outputs | attention_tab.run_outputs
-        selected = {"bar": bar, "examples": decode_tab.examples, **run_outputs}
+        selected = {"examples": decode_tab.examples, **run_outputs}
         refreshed = gr.State(None)  # the request that was decoded last without being asked for
         again_outputs = decode_outputs | {"refreshed": refreshed}
         catch_up_event: dict[str, Any] = decode_event | {
@@ -158,9 +158,10 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             **QUIET,
             **LATEST,
         ).then(**catch_up_event)
-        bar.pick(_picked_run, None, run, **QUIET, **PRESSED)
-        sweep_view.pick(_picked_run, None, run, **QUIET, **PRESSED)
-        bar.gone(partial(_run_to_open, runs), None, run, **QUIET)
+        current = {"run": run, "bar": bar}
+        for picked in (bar.pick, sweep_view.pick):
+            picked(by_name(_picked_run, current), None, list(current.values()), **QUIET, **PRESSED)
+        bar.gone(by_name(lambda: current_run(_run_to_open(runs)), current), None, list(current.values()), **QUIET)
         refresh_event: dict[str, Any] = decode_event | {
             "fn": by_name(partial(_decode_again, runs), again_outputs),
             "inputs": [requested, *decode_inputs],
@@ -216,13 +217,9 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
     run = None if is_missing else named or _run_to_open(runs)
     strategy = strategy_form.from_query(query)
     text = query.get("input", "")[:MAX_INPUT] or _first_example(runs, run)
+    missing = readable_name(named)[:60] if named and is_missing else None
     return {
-        "run": run,
-        "bar": {
-            "current": run,
-            "missing": readable_name(named)[:60] if named and is_missing else None,
-            "translator": shipped_translator(runs),
-        },
+        **current_run(run, missing=missing, translator=shipped_translator(runs)),
         "text": text,
         "spec": interventions.from_query(query, run),
         **strategy_form.shown(strategy, query.get("prefix", "")[:MAX_INPUT]),
@@ -249,15 +246,14 @@ def _example(sample: list[str] | None) -> str:
     return sample[0]
 
 
-def _picked_run(event: gr.EventData) -> str:
-    return event_text(event, "run")
+def _picked_run(event: gr.EventData) -> Updates:
+    return current_run(event_text(event, "run"))
 
 
 def _select_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:
-    """Return the updates that make a run the current one everywhere."""
+    """Return the updates of the tabs that show the current run."""
     examples = gr.Dataset(samples=decode.examples_of(runs[run]) if run else [])
-    bar = {"bar": {"current": run}} if run else {}  # it may say why there is none
-    return bar | {"examples": examples} | _run_updates(runs, run, spec)
+    return {"examples": examples} | _run_updates(runs, run, spec)
 
 
 def _run_updates(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:

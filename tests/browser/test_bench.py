@@ -3,12 +3,14 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from threading import Event
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from benchmarks.page_load.app_process import AppProcess, serve_app
 from core.config import load_preset
+from core.runs import Run
 from core.server import Runs
 from tests.browser.chromium import (
     CHROMIUM,
@@ -23,6 +25,7 @@ from tests.browser.chromium import (
 )
 from tests.serving import SHIPPED, TRANSLATOR
 from tests.support.run_helpers import wait_for
+from ui.tabs import decode
 
 pytestmark = [
     pytest.mark.browser,
@@ -127,11 +130,54 @@ def test_everything_watched_during_training_is_in_view_and_moves(page: Page, hur
     page.set_viewport_size(LAPTOP)
     open_tab(page, "Train")
     choose_preset(page, "tiny")
+    open_settings(page, "Training")
+    page.locator("#set-training-steps-input").fill("10000")  # it must not end before all has changed
+    expect(page.locator("#section-training summary")).to_contain_text("10,000 steps")
+    page.keyboard.press("Home")
     _, after = watch_training(page, first=None, then=60)
     check_in_view(after)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#run-bar .status")).to_have_text("stopped")
     expect(page.locator("#run-bar .stop:enabled")).to_have_count(0)  # nothing is left to stop
+
+
+def test_a_run_that_starts_while_another_one_is_still_opening_stays_the_current_one(
+    empty_page: Page, address: str, monkeypatch: pytest.MonkeyPatch
+):
+    opening, release, opened, examples_of = Event(), Event(), Event(), decode.examples_of
+    asked = []
+
+    def slow_second(run: Run) -> list[list[str]]:
+        asked.append(run.name)
+        if run.name != SHIPPED:
+            opened.set()
+        elif len(asked) == 2:  # the first ones are for the input
+            opening.set()
+            assert release.wait(60)
+        return examples_of(run)
+
+    monkeypatch.setattr(decode, "examples_of", slow_second)
+    page = empty_page
+    page.goto(address)
+    title = page.locator("#run-bar .run .title")
+    expect(title).to_contain_text(SHIPPED)
+    choose_preset(page, "tiny")
+    assert opening.wait(30)
+    title.evaluate(
+        """(title) => {
+          window.titles = [];
+          const record = new MutationObserver(() => titles.push(title.textContent));
+          record.observe(title, { childList: true, subtree: true, characterData: true });
+        }"""
+    )
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(title).to_contain_text("tiny")
+    release.set()
+    wait_for(opened.is_set)  # the answer for the former run has come
+    page.evaluate(TWO_FRAMES)
+    titles = page.evaluate("titles")
+    first = next(at for at, each in enumerate(titles) if "tiny" in each)
+    assert set(titles[first:]) == {titles[first]}
 
 
 def test_after_a_training_the_next_steps_are_one_press_away(seeds: list[str], page: Page):

@@ -131,7 +131,7 @@ def test_a_request_of_another_site_reads_nothing(address: str, runs: Runs, tmp_p
     client = httpx.Client(base_url=address, timeout=60)
     config = client.get("config").json()
     path = next(each["id"] for each in config["components"] if each["props"].get("elem_id") == "model-path")
-    event = next(each for each in config["dependencies"] if len(each["outputs"]) == 6 and path in each["inputs"])
+    event = next(each for each in config["dependencies"] if len(each["outputs"]) == 7 and path in each["inputs"])
     body = {"data": [str(folder), "", "", None], "fn_index": event["id"], "session_hash": f"stranger{len(origin)}"}
     answer = client.post("gradio_api/queue/join", json=body, headers={"origin": origin})
     assert answer.status_code == 403

@@ -25,6 +25,7 @@ from core.storage.errors import InputError, LabError
 from core.tasks.ingest import format_of
 from core.text.validation import validate_text
 from ui.components.notice import notice, problem
+from ui.components.run_bar import current_run
 from ui.events import QUIET
 from ui.serving.guarded_page import message_for
 from ui.updates import Updates, each_by_name
@@ -57,11 +58,12 @@ Work = Callable[[Callable[[str], None]], Any]
 _log = logging.getLogger(__name__)
 
 
-def build(runs: VisitorRuns, run: gr.State) -> None:
+def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> None:
     """Build the form; the imported run becomes the current one.
 
     Args:
         run: receives the name of the imported run.
+        bar: the run bar, which shows the imported run.
     """
     with gr.Row(elem_classes="actions"):
         gr.Markdown("### Import a model")
@@ -110,6 +112,7 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
 
     outputs = {
         "run": run,
+        "bar": bar,
         "message": message,
         "mapping": mapping,
         "proposed_for": proposed_for,
@@ -176,7 +179,7 @@ def import_steps(
         yield idle | {"message": shown, "mapping": gr.update(value=draft, visible=True), "proposed_for": path}
     else:  # the bar says what was imported
         no_mapping = {"mapping": gr.update(value="", visible=False), "proposed_for": ""}
-        yield idle | no_mapping | {"run": result, "message": {"text": ""}}
+        yield idle | no_mapping | current_run(result) | {"message": {"text": ""}}
 
 
 class _Job(threading.Thread):

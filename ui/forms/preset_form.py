@@ -24,6 +24,7 @@ from core.tasks import build_task
 from core.training.memory import device_memory, training_memory
 from ui.components.notice import notice, problem
 from ui.components.preset_summary import OPENING, preset_summary
+from ui.components.run_bar import current_run
 from ui.components.setting_fields import SubmittedFields, setting_fields
 from ui.events import CHECK, LATEST, QUIET
 from ui.forms.preset_list import picker_value
@@ -384,7 +385,7 @@ def started(runs: VisitorRuns, draft: Draft, submitted: Any, *, ask: bool) -> Up
             text = f"Training takes {takes} on this machine{_gpu(runs)}. It continues when you close the page."
             return quiet | {"question": gr.update(visible=True), "asked": {"text": text}}
         run = runs.start(preset, start_from=start_from)
-        return quiet | {"run": run, "bar": {"current": run, "started": True}}
+        return quiet | current_run(run, started=True)
     except ConfigError as error:  # shown where the form shows it while a setting is edited
         return quiet | {"summary": problem(error)}
     except LabError as error:

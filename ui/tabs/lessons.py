@@ -7,14 +7,15 @@ from core.storage.errors import LabError
 from core.teaching.lessons import load_lesson
 from ui.components.lesson import lesson_view
 from ui.components.notice import notice, problem
+from ui.components.run_bar import current_run
 from ui.events import QUIET, event_text
 from ui.updates import Updates, by_name
 
 
-def build(runs: VisitorRuns, run: gr.State) -> None:
+def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> None:
     """Build the tab and connect its own events; training a pair makes its broken run the current one."""
     view = lesson_view(runs)
-    outputs = {"message": notice(elem_id="lesson-message"), "run": run}
+    outputs = {"message": notice(elem_id="lesson-message"), "run": run, "bar": bar}
 
     def train(event: gr.EventData) -> Updates:  # Gradio passes an event only to a parameter of this type
         return train_pair(runs, event_text(event, "lesson"))
@@ -34,4 +35,4 @@ def train_pair(runs: VisitorRuns, name: str) -> Updates:
         return {"message": problem(error)}
     right, broken = (runs[name].title for name in started)
     text = f"Started {right} and {broken}. Watch them on the Train tab; the Compare tab compares them once they finish."
-    return {"message": {"text": text}, "run": started[1]}
+    return {"message": {"text": text}} | current_run(started[1])

@@ -18,6 +18,7 @@ from ui.components.bench import bench
 from ui.components.model_diagram import model_diagram
 from ui.components.notice import notice, problem
 from ui.components.preset_picker import preset_picker
+from ui.components.run_bar import current_run
 from ui.events import QUIET
 from ui.forms import import_model, own_data, preset_form
 from ui.forms.preset_form import Draft, Form, Kept, form_base
@@ -88,11 +89,11 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool =
         own.click(None, None, own_form, js=own_data.OPEN, api_visibility="private")
         if reads_paths:
             with gr.Column(elem_id="model-import", min_width=0, visible=False) as model_form:
-                import_model.build(runs, run)
+                import_model.build(runs, run, bar)
             model.click(None, None, model_form, js=import_model.OPEN, api_visibility="private")
     tab = TrainTab(form, settings, diagram)
 
-    imported = {"run": run, "message": form.problem}
+    imported = {"run": run, "bar": bar, "message": form.problem}
     upload.upload(by_name(partial(import_run, runs), imported), upload, list(imported.values()), **QUIET)
 
     form.open_on(picker.pick, picked_draft, [picker, form.draft])
@@ -115,7 +116,7 @@ def import_run(runs: VisitorRuns, path: str | None) -> Updates:
     if path is None:
         return {"message": problem("no file selected")}
     try:
-        return {"run": runs.import_file(Path(path)), "message": {"text": ""}}
+        return current_run(runs.import_file(Path(path))) | {"message": {"text": ""}}
     except LabError as error:
         return {"message": problem(error)}
 

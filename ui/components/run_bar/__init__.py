@@ -84,6 +84,17 @@ def run_bar(runs: VisitorRuns) -> gr.HTML:
     )
 
 
+def current_run(run: str | None, **about: Any) -> dict[str, Any]:
+    """Return the updates of the page's run and of its bar that make a run the current one, or None for no run.
+
+    Both come with one answer. If the bar's came later, with those of the tabs, it could bring back a former run.
+
+    Args:
+        about: further keys of the bar's value.
+    """
+    return {"run": run, "bar": {"current": run} | about}
+
+
 # ---- the feed
 
 
