@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 from string import ascii_uppercase
+from typing import NamedTuple
 
 import torch
 
@@ -230,27 +231,51 @@ class _Drawing:
 @lru_cache(3)
 def _table(config: PcfgConfig) -> PairTable:
     """Return the expressions of a split, drawn once and the same for every run."""
+    drawn = _drawn()
+    if config.split == "random":
+        is_test = split_by_source(drawn.keys, test=TEST_SHARE, validation=0, seed=0) == SPLITS.index("test")
+    elif config.split == "systematicity":
+        is_test = drawn.combined >= 0
+    else:
+        is_test = drawn.counts > PCFG_TRAINING_FUNCTIONS
+    sets = _by_pair(drawn.combined) if config.split == "systematicity" else _by_count(drawn.counts, is_test)
+    return PairTable(*drawn.rows, drawn.keys, hold_out(drawn.keys, is_test, validation=VALIDATION_SHARE), sets)
+
+
+class _Drawn(NamedTuple):
+    """All expressions, and what the splits ask of each.
+
+    Attributes:
+        rows: the expressions and the strings that they give.
+        keys: ``source_key`` of each, (N,) int64.
+        counts: number of functions of each, (N,) int64.
+        combined: index in ``HELD_OUT`` of the first of its pairs that each has, (N,) int64; -1 for none.
+    """
+
+    rows: tuple[RaggedRows, RaggedRows]
+    keys: torch.Tensor
+    counts: torch.Tensor
+    combined: torch.Tensor
+
+
+@lru_cache(1)
+def _drawn() -> _Drawn:
+    """Draw all expressions, which takes seconds; every split has the same ones."""
     vocab, words_of = _vocabulary(), []
-    drawn = _Drawing(Random("PCFG SET"))  # noqa: S311 - expressions to learn from
+    drawing = _Drawing(Random("PCFG SET"))  # noqa: S311 - expressions to learn from
 
     def pairs() -> Iterator[tuple[list[int], list[int]]]:
-        for words, answer in drawn.expressions():
+        for words, answer in drawing.expressions():
             words_of.append(words)
             ids = vocab.encode(words)
             yield ids, [ids[position] for position in answer]
 
-    rows = RaggedRows.from_pairs(pairs())
-    keys = torch.tensor([source_key(" ".join(words)) for words in words_of])
-    counts = torch.tensor([sum(word in UNARY or word in BINARY for word in words) for words in words_of])
-    combined = torch.tensor([_held_out_pair(words) for words in words_of])
-    if config.split == "random":
-        is_test = split_by_source(keys, test=TEST_SHARE, validation=0, seed=0) == SPLITS.index("test")
-    elif config.split == "systematicity":
-        is_test = combined >= 0
-    else:
-        is_test = counts > PCFG_TRAINING_FUNCTIONS
-    sets = _by_pair(combined) if config.split == "systematicity" else _by_count(counts, is_test)
-    return PairTable(*rows, keys, hold_out(keys, is_test, validation=VALIDATION_SHARE), sets)
+    return _Drawn(
+        rows=RaggedRows.from_pairs(pairs()),
+        keys=torch.tensor([source_key(" ".join(words)) for words in words_of]),
+        counts=torch.tensor([sum(word in UNARY or word in BINARY for word in words) for words in words_of]),
+        combined=torch.tensor([_held_out_pair(words) for words in words_of]),
+    )
 
 
 def _held_out_pair(words: Sequence[str]) -> int:

@@ -3,12 +3,15 @@
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-from core.config import load_preset
+from core.config import Preset, load_preset
+from core.config.listing import work
 from core.runs import DEFAULT_ROOT, RunFolder, training
+from core.runs.estimate import TrainingTime
 from core.server import Runs
 from core.training.loop import Event
 from core.training.state import TrainingState
@@ -19,7 +22,7 @@ from tests.support.trainings import train_run
 
 __all__ = ["address", "runs"]
 expect.set_options(timeout=30_000)  # the cores are busy with other tests
-
+OPERATIONS_PER_SECOND = 2e10  # of a training, about those of a core
 
 # What Gradio logs of a stream that was open when a test left the page.
 LEFT = (
@@ -32,6 +35,17 @@ LEFT = (
 def is_error(message: ConsoleMessage) -> bool:
     """Whether a console message is an error of the page."""
     return message.type == "error" and not message.text.startswith(LEFT)
+
+
+@pytest.fixture(autouse=True)
+def estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training times follow from the number of operations: measuring them takes a core from what a test waits for."""
+
+    def by_operations(preset: Preset, **_: Any) -> TrainingTime:
+        seconds = work(preset) / OPERATIONS_PER_SECOND
+        return TrainingTime(0.8 * seconds, 1.2 * seconds)
+
+    monkeypatch.setattr("core.server.estimates.estimate_training_time", by_operations)
 
 
 @pytest.fixture(scope="session")
