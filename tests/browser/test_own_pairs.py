@@ -12,6 +12,7 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from core.tasks.ingest import StagingArea
 from tests.browser.chromium import CHROMIUM
+from tests.support.run_helpers import wait_for
 from ui.forms import own_data
 from ui.updates import Updates
 
@@ -82,6 +83,29 @@ def test_the_answer_for_an_earlier_file_is_not_trained_in_place_of_the_later_one
     page.locator("#train").click()
     expect(page.locator("#run-bar .run .title")).to_contain_text("later")
     assert [runs[name].preset.name for name in set(runs) - before] == ["later"]
+
+
+def test_tokens_that_are_chosen_during_a_check_are_checked_after_it(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    asked, release, check, kinds = Event(), Event(), own_data.check_pairs, []
+
+    def slow_first(*given: Any, **columns: Any) -> Updates:
+        kinds.append(given[-2:])
+        asked.set()
+        assert release.wait(60)
+        return check(*given, **columns)
+
+    monkeypatch.setattr(own_data, "check_pairs", slow_first)
+    (tmp_path / "pairs.tsv").write_text(PAIRS)
+    page.locator("#own-open").click()
+    page.locator("#own-file input[type=file]").set_input_files(tmp_path / "pairs.tsv")
+    assert asked.wait(30)
+    page.locator("#own-source-kind").get_by_role("radio", name="subword").check()
+    expect(page.locator("#own-answer-kind").get_by_role("radio", name="subword")).to_be_checked()  # it follows
+    release.set()
+    expect(page.locator("#own-preview .notice")).not_to_contain_text("Reading")
+    wait_for(lambda: kinds == [("automatic", "automatic"), ("subword", "subword")])
 
 
 def test_the_columns_of_a_file_are_a_choice_that_shows_what_each_reading_makes(page: Page, runs: Runs, tmp_path: Path):

@@ -31,7 +31,8 @@ OPEN = """() => {
 }"""
 WITH_EDITS = """(preview, ...given) => {
   const edits = Number(document.body.dataset.pairEdits ?? 0);
-  return [{ checked: Boolean(preview?.checked), edits }, ...given];
+  const isBeingChecked = document.querySelector("#own-preview [aria-busy=true]") !== null;
+  return [{ checked: Boolean(preview?.checked) || isBeingChecked, edits }, ...given];
 }"""
 """Script that sends, in place of the preview, what ``Sent`` describes."""
 MAX_PASTED = 200_000  # characters
@@ -130,7 +131,7 @@ class ChosenColumns:
 
 
 class Sent(BaseModel):
-    """What the page sends of the preview: whether pairs were checked before, and the number of edits of the pairs."""
+    """What the page sends of the preview: whether pairs were or are being checked, and how often they were edited."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
