@@ -1,5 +1,6 @@
 """The page: the run bar, the tabs, and the events that connect them through the current run and the current decode."""
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -138,40 +139,34 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         run_outputs = train_tab.run_outputs | report_tab.run_outputs | attention_tab.run_outputs
         selected = {"examples": decode_tab.examples, **run_outputs}
         refreshed = gr.State(None)  # the request that was decoded last without being asked for
-        again_outputs = decode_outputs | {"refreshed": refreshed}
+        again_outputs = decode_outputs | {"refreshed": refreshed, "text": ask.text}
         catch_up_event: dict[str, Any] = decode_event | {
             "fn": by_name(partial(_decode_requested_meanwhile, runs), decode_outputs),
             "inputs": [refreshed, requested, *decode_inputs],
         }
-        readable = {"text": ask.text, **again_outputs}
-        run.change(
-            by_name(show_errors(partial(_select_run, runs)), selected),
-            [run, spec],
-            list(selected.values()),
-            concurrency_limit=None,
-            **QUIET,
-        ).then(
-            by_name(partial(_decode_readable, runs), readable),
-            decode_inputs,
-            list(readable.values()),
-            concurrency_limit=4,
-            **QUIET,
-            **LATEST,
-        ).then(**catch_up_event)
-        current = {"run": run, "bar": bar}
-        for picked in (bar.pick, sweep_view.pick):
-            picked(by_name(_picked_run, current), None, list(current.values()), **QUIET, **PRESSED)
-        bar.gone(by_name(lambda: current_run(_run_to_open(runs)), current), None, list(current.values()), **QUIET)
-        refresh_event: dict[str, Any] = decode_event | {
+        again_event: dict[str, Any] = decode_event | {
             "fn": by_name(partial(_decode_again, runs), again_outputs),
             "inputs": [requested, *decode_inputs],
             "outputs": list(again_outputs.values()),
         }
-        status = bar.status(
-            by_name(partial(_run_updates, runs), run_outputs), [run, spec], list(run_outputs.values()), **QUIET
+        changed = gr.State(0)  # when the current run's status changed last
+        bar.status(lambda: time.time_ns(), None, changed, **QUIET, **LATEST)
+        # One event, so that the answer for a former run never replaces that for the current one
+        run_shown = gr.on(
+            [run.change, changed.change],
+            by_name(show_errors(partial(_show_run, runs)), selected),
+            [run, spec],
+            list(selected.values()),
+            concurrency_limit=None,
+            **QUIET,
+            **LATEST,
         )
-        for refresh in (status.then(**refresh_event), bar.weights(**refresh_event)):
-            refresh.then(**catch_up_event)
+        for again in (run_shown.then(**again_event), bar.weights(**again_event)):
+            again.then(**catch_up_event)
+        current = {"run": run, "bar": bar}
+        for picked in (bar.pick, sweep_view.pick):
+            picked(by_name(_picked_run, current), None, list(current.values()), **QUIET, **PRESSED)
+        bar.gone(by_name(lambda: current_run(_run_to_open(runs)), current), None, list(current.values()), **QUIET)
 
         # Links to the tab Look inside
         links = {"tabs": tabs, "viewer": attention_tab.viewer}
@@ -250,14 +245,11 @@ def _picked_run(event: gr.EventData) -> Updates:
     return current_run(event_text(event, "run"))
 
 
-def _select_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:
-    """Return the updates of the tabs that show the current run."""
+def _show_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:
+    """Return the updates of the tabs that show the current run, after it became another one or has another status."""
     examples = gr.Dataset(samples=decode.examples_of(runs[run]) if run else [])
-    return {"examples": examples} | _run_updates(runs, run, spec)
-
-
-def _run_updates(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:
-    return train.run_updates(runs, run) | report.run_updates(runs, run) | attention.run_updates(runs, run, spec)
+    of_tabs = train.run_updates(runs, run) | report.run_updates(runs, run) | attention.run_updates(runs, run, spec)
+    return {"examples": examples} | of_tabs
 
 
 def _decode_as_asked(runs: VisitorRuns, run: str | None, text: str, *inputs: Any) -> Updates:
@@ -298,21 +290,6 @@ def _decode(
     return updates if applied == spec else updates | {"spec": applied}
 
 
-def _decode_readable(runs: VisitorRuns, run: str | None, text: str, spec: InterventionSpec, *strategy: Any) -> Updates:
-    """Decode with a run that has become the current one; an input that its task cannot read is replaced.
-
-    Returns:
-        The updates of ``_unasked`` and, if it was replaced, of the input; text that is being typed is left alone.
-    """
-    shown, note = text, ""
-    if run is not None:
-        shown, note = decode.readable_input(runs[run], text or "")
-    updates = _unasked(runs, DecodeRequest(run, shown or "", strategy), spec)
-    if note:
-        updates["message"] = {"text": f"{note} {updates['message'].get('text', '')}".strip()}
-    return updates if shown == text else updates | {"text": shown}
-
-
 def _decode_again(
     runs: VisitorRuns,
     requested: DecodeRequest | None,
@@ -321,10 +298,21 @@ def _decode_again(
     spec: InterventionSpec,
     *strategy: Any,
 ) -> Updates:
-    """Decode the last requested input with the run's new weights; text that is being typed is left alone."""
-    if requested is None or requested.run != run:
-        requested = DecodeRequest(run, text or "", strategy)
-    return _unasked(runs, requested, spec)
+    """Decode the last requested input again, or the current one with another run than before.
+
+    Returns:
+        The updates of ``_unasked``, and of the input if the other run cannot read it; other text is left alone, since
+        more may be typed by now.
+    """
+    if requested is not None and requested.run == run:
+        return _unasked(runs, requested, spec)
+    shown, note = text, ""
+    if run is not None:
+        shown, note = decode.readable_input(runs[run], text or "")
+    updates = _unasked(runs, DecodeRequest(run, shown or "", strategy), spec)
+    if note:
+        updates["message"] = {"text": f"{note} {updates['message'].get('text', '')}".strip()}
+    return updates if shown == text else updates | {"text": shown}
 
 
 def _unasked(runs: VisitorRuns, request: DecodeRequest, spec: InterventionSpec) -> Updates:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from core.config import load_preset
 from core.server import Runs
 from core.server.access import VisitorRuns
-from tests.browser.chromium import CHROMIUM, DESKTOP, choose_run, new_context, open_tab
+from tests.browser.chromium import CHROMIUM, DESKTOP, choose_run, new_context, open_tab, press_quickly
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 from ui.tabs import decode as decode_tab
@@ -176,13 +176,7 @@ def test_of_two_examples_pressed_one_after_the_other_the_last_is_answered(empty_
     page = empty_page
     page.goto(f"{address}?run={SHIPPED}&input=4+8+2+9&tab=decode")
     expect(page.locator("#answer .output .tile")).to_have_text(list("9284"))
-    page.locator("#examples").evaluate(
-        """(examples) => {
-            const buttons = [...examples.querySelectorAll("button")];
-            const press = (text) => buttons.find((each) => each.innerText === text).click();
-            press("1 2 3");
-            setTimeout(press, 30, "1 1 1 1"); // the first is not answered yet
-        }"""
-    )
+    examples = page.locator("#examples")
+    press_quickly(page, *(examples.get_by_role("button", name=text, exact=True) for text in ("1 2 3", "1 1 1 1")))
     expect(page.get_by_role("textbox", name="Input")).to_have_value("1 1 1 1")
     expect(page.locator("#answer .output .tile")).to_have_text(list("1111"))

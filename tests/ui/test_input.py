@@ -66,7 +66,7 @@ def test_words_that_a_task_does_not_know_become_an_example(lab: Runs):
 
 
 def test_the_note_stands_before_the_message_of_the_decode(lab: Runs):
-    updates = page._decode_readable(VisitorRuns(lab), SHIPPED, "three hundred", NO_INTERVENTIONS, *STRATEGY)
+    updates = page._decode_again(VisitorRuns(lab), None, SHIPPED, "three hundred", NO_INTERVENTIONS, *STRATEGY)
     text = updates["text"]
     assert text == EXAMPLE
     message = updates["message"]["text"]
@@ -76,17 +76,17 @@ def test_the_note_stands_before_the_message_of_the_decode(lab: Runs):
 
 
 def test_a_note_does_not_hide_why_the_decode_failed(lab: Runs):
-    updates = page._decode_readable(VisitorRuns(lab), "short", "three hundred", NO_INTERVENTIONS, *STRATEGY)
+    updates = page._decode_again(VisitorRuns(lab), None, "short", "three hundred", NO_INTERVENTIONS, *STRATEGY)
     assert updates["current_decode"] is None
     assert "no weights yet" in updates["message"]["text"]
 
 
 def test_without_a_run_the_input_is_kept(lab: Runs):
-    assert "text" not in page._decode_readable(VisitorRuns(lab), None, "anything", NO_INTERVENTIONS, *STRATEGY)
+    assert "text" not in page._decode_again(VisitorRuns(lab), None, None, "anything", NO_INTERVENTIONS, *STRATEGY)
 
 
 def test_a_readable_input_is_not_written_again_because_another_may_be_typed_by_then(lab: Runs):
-    updates = page._decode_readable(VisitorRuns(lab), SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
+    updates = page._decode_again(VisitorRuns(lab), None, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
     assert "text" not in updates
     assert updates["current_decode"].inspection.output == list("321")
 
@@ -117,7 +117,7 @@ def test_a_request_of_another_run_is_not_repeated(lab: Runs):
 
 def test_what_is_requested_while_a_run_opens_is_decoded_after_it(lab: Runs):
     mine = VisitorRuns(lab)
-    opened = page._decode_readable(mine, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
+    opened = page._decode_again(mine, None, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
     assert "requested" not in opened
     refreshed, meanwhile = opened["refreshed"], DecodeRequest(SHIPPED, EXAMPLE, STRATEGY)
 
