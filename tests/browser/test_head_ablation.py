@@ -47,7 +47,11 @@ def test_each_of_several_heads_that_are_pressed_quickly_is_ablated(page: Page):
     open_tab(page, "Look inside")
     expect(page.locator("#attention-of")).to_contain_text("4 8 2 9 →")
     names = "encoder.1.1", "cross.1.2", "cross.2.1"
-    press_quickly(page, *(cell(page, name) for name in names))
+    press_quickly(page, *(cell(page, name) for name in names[:2]))
+    cell(page, names[2]).focus()
+    for _ in range(4):  # a key that is held presses once
+        page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
     for name in names:
         expect(cell(page, name)).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#attention-edited .row").nth(1)).to_contain_text(f"without {', '.join(names)} (zero)")

@@ -127,6 +127,9 @@ export function mount({ element, trigger, props, watch }) {
     showImportance(value, cells);
   }
 
+  element.addEventListener("keydown", (event) => {
+    if (event.repeat && event.key === "Enter") event.preventDefault(); // a key that is held presses a head once
+  });
   show();
   watch(["value", "interventions", "measuring"], show);
 }
