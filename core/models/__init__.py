@@ -6,7 +6,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from core.config.sections import (
-    BlocksConfig,
     DecoderOnlyConfig,
     EncoderOnlyConfig,
     GRUConfig,
@@ -51,7 +50,7 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
 def outline_model(config: ModelConfig, task: Task) -> Seq2Seq:
     """Return a model with shapes but no data: its tensors are on PyTorch's meta device and take no memory."""
     with torch.device("meta"), _NormalSkipped():
-        return assemble_model(config, task, None)
+        return assemble_model(config, task, None).to("meta")  # tables of positions are computed
 
 
 class _NormalSkipped(TorchFunctionMode):
@@ -64,9 +63,6 @@ class _NormalSkipped(TorchFunctionMode):
 
 def parameters_of(config: ModelConfig, task: Task) -> int:
     """Return how many parameters a model has, without allocating them."""
-    if isinstance(config, BlocksConfig) and config.positions not in ("learned", "relative-bias"):
-        # Tables have no parameters, and arithmetic on the meta device also imports PyTorch's compiler.
-        config = config.model_copy(update={"positions": "none"})
     return count_parameters(outline_model(config, task))
 
 

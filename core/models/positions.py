@@ -8,6 +8,8 @@ from torch import nn
 
 from core.config.sections import BlocksConfig
 
+TABLES = "cpu"  # also of a model without data: arithmetic on the meta device imports sympy, a second
+
 
 def sinusoidal_positions(
     length: int, d_model: int, *, in_halves: bool = False, is_fairseq: bool = False
@@ -18,8 +20,9 @@ def sinusoidal_positions(
     section 3.5). ``in_halves`` puts all sines before all cosines, as Marian does. ``is_fairseq`` does so too, divides
     by d_model - 2 instead, and counts positions from 2.
     """
-    position, divisor = torch.arange(length, dtype=torch.float64)[:, None] + 2 * is_fairseq, d_model - 2 * is_fairseq
-    frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000) / divisor))
+    position = torch.arange(length, dtype=torch.float64, device=TABLES)[:, None] + 2 * is_fairseq
+    pair = torch.arange(0, d_model, 2, dtype=torch.float64, device=TABLES)
+    frequency = torch.exp(pair * (-math.log(10_000) / (d_model - 2 * is_fairseq)))
     angle = position * frequency  # (length, d_model / 2)
     waves = [angle.sin(), angle.cos()]
     return (torch.cat(waves, dim=1) if in_halves or is_fairseq else torch.stack(waves, dim=-1).flatten(1)).float()
@@ -27,7 +30,7 @@ def sinusoidal_positions(
 
 def alibi_slopes(num_heads: int) -> torch.Tensor:
     """Return the per-head slopes of ALiBi, (H,) float32: 2^(-8h / H) for h = 1 … H (Press et al. 2022)."""
-    return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
+    return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1, device=TABLES) / num_heads)
 
 
 def alibi_bias(slopes: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
@@ -48,7 +51,7 @@ def rotary_inv_freq(head_dim: int, base: float, period: int = 0) -> torch.Tensor
 
     With a ``period``, positions repeat after it: each pair of dimensions makes whole turns, 2π(i + 1) / period.
     """
-    pair = torch.arange(head_dim // 2)
+    pair = torch.arange(head_dim // 2, device=TABLES)
     return 2 * math.pi / period * (pair + 1) if period else base ** (-pair / (head_dim // 2))
 
 

@@ -144,13 +144,13 @@ def test_what_the_first_visitor_waits_for_imports_neither_pyplot_nor_pytorchs_co
         import app  # sets the environment
         import matplotlib
         from core.config.listing import listed_presets
-        from core.models import parameters_of
+        from core.models import outline_model
         from core.tasks import build_task
 
         matplotlib.get_backend()  # as Gradio does around every event
         for preset in listed_presets():
-            parameters_of(preset.model, build_task(preset.task))
-        print([name for name in ("torch._dynamo", "matplotlib.pyplot") if name in sys.modules])
+            outline_model(preset.model, build_task(preset.task))
+        print([name for name in ("torch._dynamo", "sympy", "matplotlib.pyplot") if name in sys.modules])
     """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.splitlines()[-1] == "[]"

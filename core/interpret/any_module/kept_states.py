@@ -101,6 +101,10 @@ class _NewTensorsIn(TorchDispatchMode):
         super().__init__()
         self.dtype = dtype
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # examined models are not compiled, and the check takes longer than most operations
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
