@@ -30,6 +30,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 STOP, STATUS = "#run-bar .stop:enabled", "#run-bar .status"
+WHOLE = 2  # at most the step of the second pixel, where the chart shows all 600
 
 
 def start_training(page: Page) -> None:
@@ -40,7 +41,7 @@ def start_training(page: Page) -> None:
     expect(page.locator("#summary")).to_contain_text("training.steps 400 → 600")
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#run-bar .steps")).to_contain_text("/ 600")
-    page.wait_for_function(f"({STEPS_SHOWN})() > 5")
+    page.wait_for_function(f"({STEPS_SHOWN})() > 20")
 
 
 def wait_for_more_steps(page: Page) -> None:
@@ -62,7 +63,7 @@ def check_that_a_zoom_survives_new_points(page: Page) -> None:
     """Zoom into the loss while the run trains, then out again."""
     plot = page.locator("#bench-view .loss-plot .chart-plot")
     plot.scroll_into_view_if_needed()
-    first = step_at_the_left(page)
+    assert step_at_the_left(page) <= WHOLE
     box = page.locator("#bench-view .loss-plot .u-over").bounding_box()
     done = page.evaluate(STEPS_SHOWN)
     end = next(600 / half for half in (32, 16, 8, 4, 2, 1) if 600 / half >= max(10, 1.15 * done))  # of the axis
@@ -71,11 +72,11 @@ def check_that_a_zoom_survives_new_points(page: Page) -> None:
     page.mouse.move(box["x"] + box["width"] * 0.9 * done / end, box["y"] + box["height"] / 2, steps=5)
     page.mouse.up()
     zoomed = step_at_the_left(page)
-    assert zoomed > first
+    assert zoomed > WHOLE
     wait_for_more_steps(page)
     assert step_at_the_left(page) == zoomed
     plot.press("Escape")
-    assert step_at_the_left(page) == first
+    assert step_at_the_left(page) <= WHOLE
 
 
 def test_training_survives_a_reload_and_the_address_restores_the_view(

@@ -12,6 +12,7 @@ from core.storage.errors import InputError, UnavailableError
 from tests.runs.watching.loops import BATCH, OPTIONS, made
 
 
+@pytest.mark.usefixtures("every_norm")
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_lightning(tmp_path, accumulate):
     pytest.importorskip("lightning")
@@ -37,6 +38,7 @@ def test_an_exception_in_lightning_marks_the_run_failed(tmp_path, monkeypatch):
     assert Runs(tmp_path)["mine"].info.status == "failed"
 
 
+@pytest.mark.usefixtures("every_norm")
 def test_transformers(tmp_path):
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")

@@ -36,6 +36,7 @@ def trained(root, steps=12, style="nn.Transformer", **options):
     return model, Runs(root)["mine"]
 
 
+@pytest.mark.usefixtures("every_norm")
 def test_the_run_has_curves_heads_predictions_and_health(tmp_path):
     model, run = trained(tmp_path)
     assert (run.info.status, run.info.step, run.progress.steps, run.title) == ("finished", 12, None, "mine")
@@ -74,6 +75,16 @@ def test_the_run_has_curves_heads_predictions_and_health(tmp_path):
     assert all(0 < share < 1 for heads in health.heads.entropy_share.values() for share in heads[0])
     assert health.heads.change.keys() == {"encoder", "decoder", "cross"}
     assert not health.heads.output_share
+
+
+def test_where_measuring_it_takes_long_the_gradient_norm_has_gaps_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setattr("core.runs.watching.watch.NORM_SHARE", 1e-9)
+    monkeypatch.setattr("core.runs.watching.pace.MEASURED_SECONDS", 0.0)
+    _, run = trained(tmp_path)
+    points = run.history.points()
+    assert [each is None for each in points["gradient_norm"]] == [False] * 6 + [True] * 6
+    assert points["step"] == list(range(1, 13))
+    assert None not in points["loss"] + points["learning_rate"]
 
 
 def test_watching_changes_nothing_of_the_training(tmp_path):
