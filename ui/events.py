@@ -9,9 +9,10 @@ from core.text.validation import validate_text
 
 MAX_EVENT_TEXT = 10_000  # characters
 
-QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "show_progress_on": []}
 """Not listed in the API, which has its own endpoints, and without Gradio's progress overlay, which would hide the
-previous result during every update."""
+previous result during every update. With nothing to show it on, either: otherwise Gradio gives the state of every event
+to each component that any event has answered to, half a second while the page opens."""
 
 LATEST: dict[str, Any] = {"trigger_mode": "always_last"}
 """While a call is running, only the latest of the following events is kept: intermediate values of a slider or a text
