@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
-from tests.browser.chromium import CHROMIUM, choose_run, choose_seeds, new_context, open_tab
+from tests.browser.chromium import CHROMIUM, DESKTOP, choose_run, choose_seeds, new_context, open_tab
 from tests.browser.layout import faults_at
 from tests.serving import SHIPPED
 
@@ -53,26 +53,27 @@ def learn(page: Page) -> None:
     expect(page.locator("#lesson .figure td, #lesson .figure canvas").first).to_be_visible()
 
 
-@pytest.mark.parametrize("step", [160, pytest.param(40, marks=pytest.mark.slow)])
+BY_DAY = {"Train": train, "Decode": decode, "Look inside": look_inside}
+AT_NIGHT = {"Report": report, "Compare": compare, "Sweep": sweep, "Learn": learn}
+
+
 @pytest.mark.parametrize(
-    ("name", "ready"),
+    ("tabs", "step"),
     [
-        ("Train", train),
-        ("Decode", decode),
-        ("Look inside", look_inside),
-        pytest.param("Report", report, marks=pytest.mark.slow),
-        pytest.param("Compare", compare, marks=pytest.mark.slow),
-        pytest.param("Sweep", sweep, marks=pytest.mark.slow),
-        pytest.param("Learn", learn, marks=pytest.mark.slow),
+        pytest.param(BY_DAY, 160, id="by day"),
+        pytest.param(BY_DAY | AT_NIGHT, 40, marks=pytest.mark.slow, id="at night"),
     ],
 )
 def test_no_text_is_cut_off_or_covered_at_any_width(
-    seeds: list[str], page: Page, name: str, ready: Callable[[Page], None], step: int
+    seeds: list[str], page: Page, tabs: dict[str, Callable[[Page], None]], step: int
 ):
     choose_run(page, seeds[0])
-    open_tab(page, name)
-    ready(page)
-    assert faults_at(page, [*((width, 900) for width in range(360, 2001, step)), TABLET, XGA, LAPTOP]) == {}
+    for name, ready in tabs.items():
+        page.set_viewport_size(DESKTOP)
+        open_tab(page, name)
+        ready(page)
+        sizes = [*((width, 900) for width in range(360, 2001, step)), TABLET, XGA, LAPTOP]
+        assert faults_at(page, sizes) == {}, name
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from core.server import Runs
 from core.teaching.attention_lessons import attention_lessons, load_attention_lesson
 from core.teaching.attention_lessons.attention_scores import attention_scores
 from core.teaching.symptoms import symptoms
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_lesson, open_tab
+from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_lesson, open_tab
 from tests.browser.test_accessibility import NO_TRANSITIONS, check
 from tests.serving import SHIPPED
 
@@ -22,25 +22,25 @@ pytestmark = [
 ]
 NAMES = [lesson.name for lesson in attention_lessons()]
 FIRST_BY_DAY = [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
-FORGET = "localStorage.removeItem('attention-lab-lessons')"
 
 
 @pytest.fixture
-def learn(
-    page: Page, address: str, reload: Callable[..., None], request: pytest.FixtureRequest
-) -> Callable[[str], None]:
+def page(empty_page: Page, request: pytest.FixtureRequest) -> Page:
+    """A tab in which ``learn`` opens the page."""
+    empty_page.set_viewport_size(getattr(request, "param", DESKTOP))
+    return empty_page
+
+
+@pytest.fixture
+def learn(page: Page, address: str, request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Open a lesson by its link, in a browser that has not seen any."""
 
     def open_link(name: str) -> None:
-        lab = (
-            request.getfixturevalue("lab_with_shipped_runs")
-            if load_attention_lesson(name).runs - {SHIPPED}
-            else address
-        )
-        if not page.url.startswith(lab):
-            reload(lab)
-        page.evaluate(FORGET)
-        reload(f"{lab}?tab=lessons&lesson={name}")
+        is_of_the_shipped_run = not load_attention_lesson(name).runs - {SHIPPED}
+        lab = address if is_of_the_shipped_run else request.getfixturevalue("lab_with_shipped_runs")
+        storage = {"origin": lab.rstrip("/"), "storageTypes": "local_storage"}  # answers that another test has given
+        page.context.new_cdp_session(page).send("Storage.clearDataForOrigin", storage)
+        page.goto(f"{lab}?tab=lessons&lesson={name}")
         expect(page.locator("#lesson .attention-lesson .title")).to_contain_text(load_attention_lesson(name).title)
         shown(page)
 
