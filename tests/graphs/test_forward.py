@@ -21,11 +21,16 @@ SIZES = ((1, 2, 2), (3, 5, 9), (4, 9, 3), (2, 20, 31))  # rows, source, target; 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model.positions": "rope", "model.position_period": 5, "model.attention_scale": "log-length"},
-        {"model.attention_temperature": 0.5},
-        {"model.positions": "alibi", "model.attention": "window", "model.attention_window": 2},
+        {
+            "model.positions": "rope",
+            "model.position_period": 5,
+            "model.attention_scale": "log-length",
+            "model.attention_temperature": 0.5,
+            "model.attention": "window",
+            "model.attention_window": 2,
+        },
         {"model.attention": "linear", "model.positions": "vo-rope", "model.position_stretch": 2.0},
-        {"model.family": "decoder-only", "model.num_layers": 1},
+        {"model.family": "decoder-only", "model.num_layers": 1, "model.positions": "alibi"},
         {"model.family": "encoder-only", "model.num_layers": 1, "model.positions": "vo-rope"},
     ],
     ids=str,

@@ -144,6 +144,11 @@ PRECISIONS = [
     for precision in ("float32", "bfloat16", "autocast")
     for std in (None, 0.02, 0.2)  # Xavier's, BERT's, and one that is larger
 ]
+PATHS = {  # where not both are checked
+    "GRU with attention": ("gray", "gray"),
+    "GRU without attention": ("gray", "gray"),
+    "convolutions": ("green", "gray"),
+}
 SOME = [("float32", 0.02), ("bfloat16", None), ("autocast", 0.2)]  # each once
 
 
@@ -157,6 +162,8 @@ def test_correct_models_have_no_alarm_whatever_their_weights_and_precision(style
         examination = in_precision(model, precision, std, *model_styles.make_batch(), **settings)
         assert [each.sentence for each in examination.alarms] == [], (precision, std)
         assert finding(examination, "causal leak").light == finding(examination, "PAD influence").light == "green"
+        paths = tuple(finding(examination, check).light for check in ("residual connections", "activation"))
+        assert paths == PATHS.get(style, ("green", "green")), (precision, std)
 
 
 @pytest.mark.parametrize("name", ["no causal mask", "no memory mask"])
