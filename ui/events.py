@@ -11,8 +11,9 @@ MAX_EVENT_TEXT = 10_000  # characters
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "show_progress_on": []}
 """Not listed in the API, which has its own endpoints, and without Gradio's progress overlay, which would hide the
-previous result during every update. With nothing to show it on, either: otherwise Gradio gives the state of every event
-to each component that any event has answered to, half a second while the page opens."""
+previous result during every update. With nothing to show it on, either: otherwise Gradio gives each change of an
+event's state to every component that any event has answered to, a third of the wait for an answer to an input.
+"""
 
 LATEST: dict[str, Any] = {"trigger_mode": "always_last"}
 """While a call is running, only the latest of the following events is kept: intermediate values of a slider or a text
