@@ -8,7 +8,7 @@ from torch import nn
 
 from core.config.sections import BlocksConfig
 
-TABLES = "cpu"  # also of a model without data: arithmetic on the meta device imports sympy, a second
+TABLES = "cpu"  # also of a model without data: arithmetic on the meta device imports sympy, which takes a second
 
 
 def sinusoidal_positions(
