@@ -17,6 +17,7 @@ from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
 from core.evaluation.headline import headline_of
 from core.evaluation.outputs import Outputs, decode_unpadded
+from core.evaluation.padding_effect import PaddingEffect, measure_padding_effect
 from core.evaluation.produced_tokens import ProducedTokens, produced_tokens
 from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.generation import GREEDY, Strategy
@@ -36,17 +37,18 @@ def run(options: argparse.Namespace) -> int:
     loaded = loaded_run(options, options.pairs)
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     started = time.perf_counter()
-    evaluation = evaluate(loaded.model, pairs, strategy=strategy, task=loaded.task)
-    seconds = time.perf_counter() - started
     outputs, scores = _decode_unpadded(loaded, pairs, strategy)
-    alone, produced = outputs.exact_match, produced_tokens(loaded.task, outputs)
+    evaluation = evaluate(loaded.model, pairs, strategy=strategy, task=loaded.task, outputs=outputs)
+    seconds = time.perf_counter() - started
+    padding = measure_padding_effect(loaded.model, loaded.task, outputs, strategy=strategy)
+    produced = produced_tokens(loaded.task, outputs)
     quality, copying = outputs.quality(loaded.task), copying_quality(loaded.task, pairs)
     rates = measure_error_rates(loaded.task, outputs)
     breakdown = measure_breakdown(loaded.model, loaded.task, sequences=options.sequences, strategy=strategy)
     headline = headline_of(loaded.task)
     figures = headline.figures(
         {
-            "exact_match": alone,
+            "exact_match": evaluation.exact_match,
             "error_rate": rates.sequence_rate if rates else None,
             "token_error_rate": rates.token_rate if rates else None,
             "bleu": quality.bleu if quality else None,
@@ -55,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     )
     _print_run(loaded, strategy)
     print(f"result          {headline_text(figures)}")
-    _print(loaded, evaluation, alone, scores)
+    _print(loaded, evaluation, padding, scores)
     _print_produced(produced)
     if quality and copying:
         _print_quality(quality, copying)
@@ -70,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
             "headline": [figure.model_dump() for figure in figures],
             "without_bleu": headline.without_bleu,
         }
-        result |= _as_json(loaded, evaluation, alone, scores, seconds)
+        result |= _as_json(loaded, evaluation, padding, scores, seconds)
         result |= {"quality": quality and asdict(quality), "copying": copying and asdict(copying)}
         result |= {"produced_tokens": asdict(produced)}
         result |= {"error_rates": _rates_as_json(rates), "breakdown": breakdown and asdict(breakdown)}
@@ -102,9 +104,15 @@ def _print_run(loaded: Trained, strategy: Strategy) -> None:
         print(f"strategy        {format_strategy(strategy)}")
 
 
-def _print(loaded: Trained, evaluation: Evaluation, alone: float, scores: list[HeadScore]) -> None:
-    print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
-    print(f"  alone         {alone:9.4%}  of the same, each decoded separately, without padding")
+def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect, scores: list[HeadScore]) -> None:
+    print(
+        f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running, "
+        "each decoded without padding"
+    )
+    print(
+        f"  padded        {padding.padded:9.4%}  of the first {padding.sequences}, in padded batches; without padding "
+        f"{padding.alone:.4%}"
+    )
     if loaded.task.open_ended:
         print("                           not meaningful here: the task has no single reference answer")
     counted = "" if loaded.task.scored_tokens == "tokens" else f"of the {loaded.task.scored_tokens}, "
@@ -165,7 +173,7 @@ def _rates_as_json(rates: ErrorRates | None) -> dict[str, float] | None:
 def _as_json(
     loaded: Trained,
     evaluation: Evaluation,
-    alone: float,
+    padding: PaddingEffect,
     scores: list[HeadScore],
     seconds: float,
 ) -> dict:
@@ -176,7 +184,8 @@ def _as_json(
         "sampling": loaded.task.sampling,
         "sequences": evaluation.sequences,
         "exact_match": evaluation.exact_match,
-        "exact_match_unpadded": alone,
+        "exact_match_unpadded": evaluation.exact_match,  # promised; the same since nothing else is decoded with padding
+        "padding": asdict(padding),
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
         "perplexity": evaluation.perplexity,

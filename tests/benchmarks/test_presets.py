@@ -53,7 +53,7 @@ def test_presets_with_fresh_data_are_solved_with_three_seeds(preset: str, parame
         pairs = fixed_pairs(state.task, 10_000, split="test")
         assert len(pairs) == 10_000
         measured = measure(state.model, state.task, pairs)
-        exact.append(measured.exact_match_unpadded)
+        exact.append(measured.exact_match)
         assert measured.evaluation.loss < 0.01
         scores = measured.head_scores()
         best = best_head_of_layer(scores, layer=scores[-1].layer)
@@ -91,9 +91,9 @@ def test_reversal_of_sentences_is_learned_from_8000_of_them(preset: str, minimum
     state = trained(preset)
     for count in (1_000, 10_000):
         measured = measure(state.model, state.task, fixed_pairs(state.task, count, split="test"))
-        print(f"\n{preset}: exact match on {count:,} test sentences {measured.exact_match_unpadded}", end="")
-        assert measured.exact_match_unpadded >= minimum
-        assert measured.evaluation.exact_match >= minimum
+        print(f"\n{preset}: exact match on {count:,} test sentences {measured.exact_match}", end="")
+        assert measured.exact_match >= minimum
+        assert measured.padding.padded >= minimum
 
 
 @pytest.mark.parametrize("preset", ["words-reversal-gru", "words-reversal-transformer"])
@@ -111,7 +111,7 @@ def test_numbers_reversal_as_told_is_wrong_despite_a_low_loss() -> None:
     output = inspect(state.model, state.task, "5 12 7 3 9 11").output
     print(f"\nloss {measured.evaluation.loss:.4f}, stopped {measured.stopped:.2%}; 5 12 7 3 9 11 → {' '.join(output)}")
     assert measured.evaluation.loss < 0.1
-    assert measured.exact_match_unpadded == 0
+    assert measured.exact_match == 0
     assert output != ["11", "9", "3", "7", "12", "5"]
 
 
@@ -119,6 +119,6 @@ def test_the_gru_as_told_is_right_in_a_padded_batch_and_wrong_alone() -> None:
     state = trained("words-reversal-gru-as-told", 42)
     pairs = fixed_pairs(state.task, 1_000, split="test")
     measured, padded = measure(state.model, state.task, pairs), evaluate(state.model, pairs)
-    print(f"\nexact match in a padded batch {padded.exact_match:.2%}, alone {measured.exact_match_unpadded:.2%}")
+    print(f"\nexact match in a padded batch {padded.exact_match:.2%}, alone {measured.exact_match:.2%}")
     assert padded.exact_match >= 0.99
-    assert measured.exact_match_unpadded < 0.5
+    assert measured.exact_match < 0.5

@@ -5,8 +5,7 @@ import torch
 
 from core.__main__ import main
 from core.cli.arguments import STRATEGY_OPTIONS, option_of
-from core.evaluation.accuracy import evaluate
-from core.evaluation.outputs import exact_match_unpadded
+from core.evaluation.outputs import decode_padded, exact_match_unpadded
 from core.generation import Beam, Sample, generate, strategy_class
 from core.interpret.interventions import Interventions
 from core.runs import DEFAULT_ROOT
@@ -88,8 +87,9 @@ def test_evaluate_uses_the_decoding_strategy(lab, capsys):
     strategy = Sample(temperature=2.5)
     assert 0 < result["exact_match"] < 1
     assert result["strategy"] == strategy.model_dump()
-    assert result["exact_match"] == evaluate(loaded.model, pairs, strategy=strategy).exact_match
-    assert result["exact_match_unpadded"] == exact_match_unpadded(loaded.model, pairs, strategy=strategy)
+    assert result["exact_match"] == exact_match_unpadded(loaded.model, pairs, strategy=strategy)
+    padded = decode_padded(loaded.model, pairs, strategy=strategy, max_steps=loaded.model.max_seq_len)
+    assert result["padding"]["padded"] == padded.exact_match
     assert "strategy        sample" in output
     assert "strategy  " not in lab("evaluate", "--sequences", "40")[1]
 

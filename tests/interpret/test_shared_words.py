@@ -8,6 +8,7 @@ import torch
 
 from core.config.tasks import TranslationConfig
 from core.evaluation.accuracy import Evaluation
+from core.evaluation.padding_effect import PaddingEffect
 from core.interpret.head_scores import score_heads
 from core.interpret.head_table import head_table
 from core.interpret.step_table import step_table
@@ -42,7 +43,8 @@ def test_a_head_is_scored_on_the_words_that_the_output_shares_with_the_input(tas
     assert uniform.attention_mass == pytest.approx(expected)
     assert (best.aer, uniform.aer) == (0, pytest.approx(uniform.uniform_aer))
     steps = step_table(task, Batch(src, src), decoded)
-    measured = ReportMeasurements(Evaluation(1, 0.0, 0.0, 0.0), pd.DataFrame(), steps, TrainingTargets(1, 1.0, (4,)))
+    facts = Evaluation(1, 0.0, 0.0, 0.0), pd.DataFrame(), PaddingEffect(1, 0.0, 0.0)
+    measured = ReportMeasurements(*facts, steps, TrainingTargets(1, 1.0, (4,)))
     for score, reported in zip((best, uniform), measured.head_scores(), strict=True):
         assert astuple(reported) == pytest.approx(astuple(score))
     table = head_table(task, Batch(src, src), decoded)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from core.evaluation.accuracy import Evaluation
+from core.evaluation.padding_effect import PaddingEffect
 from core.models import build_model
 from core.reports.formatting import percent
 from core.reports.report import measure
@@ -70,6 +71,7 @@ def attending(offset: int, share_right: float, *, elsewhere_right: float = 1.0) 
     return ReportMeasurements(
         evaluation,
         sequences,
+        PaddingEffect(100, 1.0, 1.0),
         steps.assign(argmax_accuracy=(steps.argmax_column == steps.gold_column).astype(float)),
         TrainingTargets(10, 1.0, (4,)),
     )

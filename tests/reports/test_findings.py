@@ -25,7 +25,7 @@ def texts(model, task, pairs, training=FINISHED) -> tuple[str, str]:
 
 def test_a_perfect_model_has_no_findings(scripted, task, pairs):
     measured = measure(scripted(reversing), task, pairs)
-    assert measured.exact_match_unpadded == measured.evaluation.exact_match == measured.stopped == 1
+    assert measured.exact_match == measured.padding.padded == measured.stopped == 1
     assert texts(scripted(reversing), task, pairs) == (
         "This model solves its task: 60 of 60 held-out inputs (100\N{NO-BREAK SPACE}%) are answered exactly.",
         "",
@@ -89,7 +89,7 @@ def test_a_model_that_attends_to_padding_is_recognized(scripted, task, pairs):
     shorter = pairs[(pairs.src != PAD_ID).sum(dim=1) < width]
     opening, found = texts(scripted(spoilt), task, shorter)
     assert opening.startswith("This model does not solve its task")
-    assert "The output depends on padding: in padded batches 100\N{NO-BREAK SPACE}%" in found
+    assert "depends on padding: in padded batches, 100\N{NO-BREAK SPACE}% of the first " in found
     assert "without padding 0\N{NO-BREAK SPACE}%" in found
 
 
@@ -105,7 +105,7 @@ def test_dependence_on_length_is_reported_for_both_ends(scripted, task):
     assert (measured.sequences.length == 2).sum() < 30
     assert re.search(r"inputs with 3 symbols, 100.% .* of those with 5, 0.%", found)
     assert "The model is confident in wrong tokens" in found
-    assert 0 < measured.exact_match_unpadded < 1
+    assert 0 < measured.exact_match < 1
     assert set(measured.sequences.outcome) == {"exact", "stopped early"}
 
 

@@ -160,8 +160,11 @@ def test_a_good_translation_has_its_scores_as_the_verdict_and_no_findings(script
 def test_a_translation_that_depends_on_padding_is_found_by_bleu(scripted, task):
     pairs = fixed_pairs(task, 40, split="test")
     measured = measure(translating(scripted, task, pairs, pairs.tgt_out.tolist()), task, pairs)
-    spoilt = replace(measured, headline=BLEU_ONLY, evaluation=replace(measured.evaluation, bleu=80.0))
-    assert "in padded batches BLEU is 80.0, without padding 100.0" in " ".join(findings(spoilt, FINISHED))
+    assert measured.padding.sequences == 40
+    assert measured.padding.bleu_padded == measured.padding.bleu_alone == pytest.approx(100)
+    spoilt = replace(measured, headline=BLEU_ONLY, padding=replace(measured.padding, bleu_padded=80.0))
+    expected = "in padded batches, BLEU of the first 40 inputs is 80.0, without padding 100.0"
+    assert expected in " ".join(findings(spoilt, FINISHED))
 
 
 def test_every_model_is_compared_with_the_same_reference_also_where_another_is_correct(scripted, tmp_path):
@@ -173,7 +176,7 @@ def test_every_model_is_compared_with_the_same_reference_also_where_another_is_c
     pairs = fixed_pairs(task, 6, split="test")
     other = [task.tgt_vocab.encode(["la", *row[1:4]]) for row in map(task.tgt_vocab.decode, pairs.tgt_out.tolist())]
     measured = measure(translating(scripted, task, pairs, [[*row, EOS_ID] for row in other]), task, pairs)
-    assert measured.exact_match_unpadded == 1
+    assert measured.exact_match == 1
     assert (measured.figures[0].name, measured.figures[0].value) == ("wrong answers", 0)
     assert measured.quality.chrf < 100
 

@@ -135,7 +135,7 @@ def _usefulness(measurements: ReportMeasurements, aligned: pd.DataFrame) -> Answ
     else:
         sentences.append("So where this head attends says little about whether the output token is correct.")
     by_length = measurements.exact_by_length(min_count=MIN_COMPARABLE)
-    if len(by_length) > 1 and measurements.exact_match_unpadded > 0 and not measurements.headline.is_bleu_first:
+    if len(by_length) > 1 and measurements.exact_match > 0 and not measurements.headline.is_bleu_first:
         (first, shortest), *_, (last, longest) = by_length.items()
         sentences.append(
             "A model that compresses its whole input into one vector would get worse with the length of the input; "

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from core.evaluation.translation_quality import TranslationQuality
 from core.reports.formatting import count, headline_text, percent
 from core.reports.report.measurements import ReportMeasurements
 
@@ -67,7 +66,7 @@ def verdict(measurements: ReportMeasurements) -> str:
 
 def _exact_answers(measurements: ReportMeasurements) -> str:
     correct, total = int(measurements.sequences.is_exact.sum()), len(measurements.sequences)
-    return f"{correct:,} of {total:,} held-out inputs ({percent(measurements.exact_match_unpadded)})"
+    return f"{correct:,} of {total:,} held-out inputs ({percent(measurements.exact_match)})"
 
 
 def _error_rates(measurements: ReportMeasurements) -> str:
@@ -82,7 +81,7 @@ def _error_rates(measurements: ReportMeasurements) -> str:
 
 
 def _by_exact_match(measurements: ReportMeasurements) -> str:
-    exact, total = measurements.exact_match_unpadded, len(measurements.sequences)
+    exact, total = measurements.exact_match, len(measurements.sequences)
     correct = int(measurements.sequences.is_exact.sum())
     figure = f"{_exact_answers(measurements)} are answered exactly"
     if exact >= SOLVED:
@@ -147,28 +146,23 @@ def _no_better_than_copying(measurements: ReportMeasurements) -> str:
 
 
 def _depends_on_padding(measurements: ReportMeasurements) -> str:
-    if measurements.headline.is_bleu_first and measurements.quality:
-        return _translation_depends_on_padding(measurements, measurements.quality)
-    padded, unpadded = measurements.evaluation.exact_match, measurements.exact_match_unpadded
-    if abs(padded - unpadded) <= PADDING_GAP:
+    padding, quality = measurements.padding, measurements.quality
+    of = f"of the first {count(padding.sequences, 'input')}"
+    if measurements.headline.is_bleu_first and quality:
+        alone, padded = padding.bleu_alone, padding.bleu_padded
+        if alone is None or padded is None or abs(padded - alone) <= BLEU_PADDING_GAP:
+            return ""
+        found = f"in padded batches, {quality.bleu_name} {of} is {padded:.1f}, without padding {alone:.1f}"
+    elif abs(padding.padded - padding.alone) <= PADDING_GAP:
         return ""
+    else:
+        found = (
+            f"in padded batches, {percent(padding.padded)} {of} are answered exactly, without padding "
+            f"{percent(padding.alone)}"
+        )
     return (
-        f"The output depends on padding: in padded batches {percent(padded)} of the inputs are answered exactly, "
-        f"without padding {percent(unpadded)}. Padding should make no difference; some part of the model attends to "
+        f"The output depends on padding: {found}. Padding should make no difference; some part of the model attends to "
         "PAD as if it were input."
-    )
-
-
-def _translation_depends_on_padding(measurements: ReportMeasurements, quality: TranslationQuality) -> str:
-    padded = measurements.evaluation.bleu
-    if padded is None or measurements.stopped < NEARLY:  # outputs without EOS are cut earlier in padded batches
-        return ""
-    if abs(padded - quality.bleu) <= BLEU_PADDING_GAP:
-        return ""
-    return (
-        f"The output depends on padding: in padded batches {quality.bleu_name} is {padded:.1f}, without padding "
-        f"{quality.bleu:.1f}. Padding should make no difference; some part of the model attends to PAD as if it were "
-        "input."
     )
 
 
@@ -217,11 +211,11 @@ def _depends_on_length(measurements: ReportMeasurements) -> str:
 
 
 def _free_running_gap(measurements: ReportMeasurements) -> str:
-    accuracy, exact = measurements.evaluation.token_accuracy, measurements.exact_match_unpadded
+    accuracy, exact = measurements.evaluation.token_accuracy, measurements.exact_match
     length = measurements.sequences.reference.map(len).mean() + 1
     if measurements.stopped < PARTLY or measurements.headline.is_bleu_first:
         return ""  # ``_does_not_stop`` explains it; a translation has many good answers
-    if accuracy**length - max(exact, measurements.evaluation.exact_match) < FREE_RUNNING_GAP:
+    if accuracy**length - max(exact, measurements.padding.padded) < FREE_RUNNING_GAP:
         return ""
     return (
         f"Teacher-forced token accuracy is {percent(accuracy)}, which would make about {percent(accuracy**length)} of "

@@ -9,6 +9,7 @@ from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.answers import answer_table
 from core.evaluation.error_rates import measure_error_rates
 from core.evaluation.headline import EXACT_MATCH, Headline, HeadlineFigure, headline_of
+from core.evaluation.padding_effect import PaddingEffect, measure_padding_effect
 from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.interpret.head_scores import HeadScore
 from core.interpret.recorded_outputs import decode_recorded, score_recorded_heads
@@ -37,8 +38,9 @@ class ReportMeasurements:
     """Measurements of a model on held-out pairs.
 
     Attributes:
-        evaluation: metrics in padded batches, as in training.
-        sequences: ``answer_table`` of the pairs, each decoded without padding.
+        evaluation: metrics, of outputs that were decoded without padding.
+        sequences: ``answer_table`` of the pairs, with the same outputs.
+        padding: whether padding changes the outputs.
         steps: ``step_table`` of the first pairs; empty if the model has no cross-attention.
         targets: properties of the training data.
         headline: which figures decide.
@@ -50,6 +52,7 @@ class ReportMeasurements:
 
     evaluation: Evaluation
     sequences: pd.DataFrame
+    padding: PaddingEffect
     steps: pd.DataFrame
     targets: TrainingTargets
     headline: Headline = EXACT_MATCH
@@ -59,17 +62,17 @@ class ReportMeasurements:
     has_subwords: bool = False
 
     @property
-    def exact_match_unpadded(self) -> float:
-        """Exact match with each input decoded separately, without padding, 0-1."""
+    def exact_match(self) -> float:
+        """Share of the inputs that are answered with one of their references, 0-1."""
         return float(self.sequences.is_exact.mean())
 
     @property
     def figures(self) -> tuple[HeadlineFigure, ...]:
-        """The figures that decide, with each input decoded separately."""
+        """The figures that decide."""
         return self.headline.figures(
             {
-                "exact_match": self.exact_match_unpadded,
-                "error_rate": 1 - self.exact_match_unpadded,
+                "exact_match": self.exact_match,
+                "error_rate": 1 - self.exact_match,
                 "token_error_rate": self.token_error_rate,
                 "bleu": self.quality.bleu if self.quality else None,
                 "perplexity": self.evaluation.perplexity,
@@ -101,13 +104,15 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch, *, free_running_loss: bool
     Raises:
         ValueError: there are no pairs.
     """
-    evaluation = evaluate(model, pairs, free_running_loss=free_running_loss, task=task)
+    if not len(pairs):
+        raise ValueError("no sequences to evaluate on")
     recorded = decode_recorded(model, task, pairs)
     headline = headline_of(task)
     rates = measure_error_rates(task, recorded.outputs) if headline.has_error_rates else None
     return ReportMeasurements(
-        evaluation,
+        evaluate(model, pairs, free_running_loss=free_running_loss, task=task, outputs=recorded.outputs),
         answer_table(model, task, pairs, outputs=recorded.outputs),
+        measure_padding_effect(model, task, recorded.outputs),
         recorded.steps,
         sample_targets(task),
         headline,

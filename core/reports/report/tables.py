@@ -62,16 +62,16 @@ def run_table(run: ReportedRun) -> Rows:
 
 def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
     """Return the main metrics."""
-    evaluation, sequences = measurements.evaluation, measurements.sequences
+    evaluation, sequences, padding = measurements.evaluation, measurements.sequences, measurements.padding
     exact = int(sequences.is_exact.sum())
     rows = [
         ["metric", "value"],
         *([each.name, headline_value(each)] for each in measurements.figures if each.measure != "exact_match"),
         [
             "exact match, each input decoded separately",
-            f"{percent(measurements.exact_match_unpadded)} ({exact:,} of {evaluation.sequences:,})",
+            f"{percent(measurements.exact_match)} ({exact:,} of {evaluation.sequences:,})",
         ],
-        ["exact match, in padded batches", percent(evaluation.exact_match)],
+        [f"exact match of the first {padding.sequences:,}, in padded batches", percent(padding.padded)],
         ["outputs that end with EOS", percent(measurements.stopped)],
         ["token accuracy", percent(evaluation.token_accuracy)],
         *_on_training_pairs(run.training),
