@@ -195,6 +195,39 @@ def test_a_trained_model_has_no_alarm_and_its_initial_loss_is_not_checked():
     assert finding(examination, "initial loss").light == "gray"
 
 
+def derivatives(loss, model: nn.Module | None = None) -> Finding:
+    torch.manual_seed(0)
+    return finding(diagnose(model or plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss), "derivatives")
+
+
+def test_gradients_are_compared_with_the_loss_that_was_passed():
+    def halved(forward, src, tgt):  # its gradients are a fifth of its derivatives
+        loss = plain.training_loss(forward, src, tgt)
+        return 0.2 * loss + 0.8 * loss.detach()
+
+    def random(forward, src, tgt):
+        return plain.training_loss(forward, src, tgt) * torch.rand(())
+
+    def rounded(forward, src, tgt):  # too coarse to be differentiated by steps
+        return plain.training_loss(lambda *ids: forward(*ids).float(), src, tgt)
+
+    assert (derivatives(halved).light, round(derivatives(halved).figure, 2)) == ("amber", 0.8)
+    assert derivatives(plain.training_loss).sentence == "Gradients are the derivatives of the loss."
+    assert "differs from one call to the next" in derivatives(random).sentence
+    assert derivatives(lambda: 0).light == "gray"
+    for loss in (None, rounded):
+        found = derivatives(loss)
+        assert found.light == "green"
+        assert found.sentence == "With cross-entropy in place of your loss: Gradients are the derivatives of the loss."
+
+
+def test_an_embedding_whose_padding_is_not_trained_is_not_detached():
+    reads_pad = BUGS["no padding mask"]
+    model = edited(reads_pad.old, reads_pad.new).PlainTransformer()
+    model.embedding.padding_idx = plain.PAD
+    assert derivatives(plain.training_loss, model).light == "green"
+
+
 def test_what_is_not_given_is_gray_with_a_reason():
     examination = diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS)
     by_check = {each.check: each for each in examination.findings}

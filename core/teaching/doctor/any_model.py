@@ -32,6 +32,8 @@ NUM_PAD = 3  # tokens appended to a source if the maximum length is unknown
 COARSE = Rounding(0.1, 0.1)  # of logits in 16 bits, whose two calls are compared but nothing else
 CLOSE = 0.5  # standard deviations of the logits, between the same model in 16 bits and in float64
 
+IN_PLACE = "With cross-entropy in place of your loss: "
+
 Loss = Callable[..., torch.Tensor]
 
 
@@ -211,16 +213,20 @@ class AnyModel(BlackBox):
         logits = logits if logits.dtype == torch.float64 else logits.float()
         return F.cross_entropy(logits[is_real], self.tgt[: len(src), 1:][is_real])
 
-    def training_loss(self) -> tuple[torch.Tensor, str]:
+    def training_loss(self, *, few: bool = False) -> tuple[torch.Tensor, str]:
         """Return the differentiable loss of the batch, and the beginning of sentences about it, "" for the user's loss.
+
+        Args:
+            few: whether of the first ``num_few`` pairs only.
 
         Raises:
             NotCheckableError: the loss is not a single number.
         """
+        count = self.num_few if few else len(self.tgt)
         if self.loss is None:
-            loss = self.cross_entropy(self.src, self.tgt_in, self.tgt[:, 1:] != self.special.tgt_pad)
-            return loss, "With cross-entropy in place of your loss: "
-        loss = self.loss(self.forward, *self._given)
+            is_real = self.tgt[:count, 1:] != self.special.tgt_pad
+            return self.cross_entropy(self.src[:count], self.tgt_in[:count], is_real), IN_PLACE
+        loss = self.loss(self.forward, *(self.turned(self.turned(each)[:count]) for each in self._given))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise NotCheckableError(f"loss returns {described(loss)}; it must return one number, as a tensor.")
         return loss.reshape(()), ""

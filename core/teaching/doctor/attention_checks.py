@@ -44,8 +44,14 @@ def check_score_scaling(calls: list[AttentionCall]) -> Finding:
     softmax = (MultiHeadAttention, nn.MultiheadAttention)  # linear attention has none
     multi_head = [call for call in calls if type(call.module) in softmax or call.scores is not None]
     fits = [fit for call in multi_head if (fit := _fit_slope(call)) is not None]
+    if not fits and not calls:
+        return not_checked(name, "the model has no attention that can be recorded.")
     if not fits:
-        return not_checked(name, "the model has no scaled dot-product attention that can be recorded.")
+        return not_checked(
+            name,
+            "scores cannot be traced to products of projected queries and keys; rotary positions, a norm of queries or "
+            "keys, or attention of another kind hide them.",
+        )
     lowest = min(correlation for _, correlation in fits)
     if multi_head[0].module is None and lowest < NO_BIAS:
         return not_checked(name, "a bias is added to scores.")

@@ -13,11 +13,12 @@ from tqdm import tqdm
 
 from core.interpret.any_module.attention_calls import AttentionCall
 from core.interpret.any_module.calling import Forward, ModelOutputError
+from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, path_checks, perturbation_checks
-from core.teaching.doctor.any_model import AnyModel, Loss, LossTrace, restored
+from core.teaching.doctor.any_model import IN_PLACE, AnyModel, Loss, LossTrace, restored
 from core.teaching.doctor.black_box import NO_ID, ROUNDING, NotCheckableError, SpecialIds
 from core.teaching.doctor.decoding_check import check_decoding
 from core.teaching.doctor.finding import FORWARD, Examination, Finding, not_checked
@@ -403,7 +404,20 @@ class _Diagnosis:
             return not_checked(name, NO_MODULE)
         if subject.rounding is not ROUNDING[torch.float64]:
             return not_checked(name, "the model does not compute in float64.")
-        return learning_checks.check_derivatives(model, lambda: subject.cross_entropy(*subject.few, subject.is_real))
+        with FunctionCalls(*subject.few) as calls:
+            loss, whose = subject.training_loss(few=True)
+        if not math.isfinite(loss.item()):
+            return not_checked(name, "the loss is not finite.")
+        if not torch.equal(loss, subject.training_loss(few=True)[0]):
+            return not_checked(name, "the loss of the same pairs differs from one call to the next.")
+        if calls.dtypes == {torch.float64}:
+            finding = learning_checks.check_derivatives(model, lambda: subject.training_loss(few=True)[0])
+        else:
+            whose = IN_PLACE
+            finding = learning_checks.check_derivatives(
+                model, lambda: subject.cross_entropy(*subject.few, subject.is_real)
+            )
+        return replace(finding, sentence=whose + finding.sentence)
 
     def _initial_loss(self) -> Finding:
         if self.step:

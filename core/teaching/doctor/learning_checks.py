@@ -98,6 +98,8 @@ def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
 def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Finding:
     """Gradients are derivatives of the loss: nothing between is detached, as by ``detach``, ``.data`` or ``no_grad``.
 
+    The rows of embeddings that ``padding_idx`` keeps from being trained stay where they are.
+
     Args:
         model: in float64; its parameters are moved and moved back.
         loss: computes the loss from the parameters as they are.
@@ -110,17 +112,19 @@ def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Fin
         if gradient is not None:
             parts.setdefault(_part(path), []).append((parameter, gradient))
     generator = torch.Generator().manual_seed(0)
+    fixed = {
+        id(module.weight): module.padding_idx
+        for module in model.modules()
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.padding_idx is not None
+    }
     errors: dict[str, float] = {}
     for part, pairs in parts.items():
         directions = [torch.randn(it.shape, generator=generator, dtype=it.dtype).to(it.device) for it, _ in pairs]
+        for (it, _), direction in zip(pairs, directions, strict=True):
+            if id(it) in fixed:
+                direction[fixed[id(it)]] = 0
         expected = sum((of * by).sum().item() for (_, of), by in zip(pairs, directions, strict=True))
-        values = []
-        with torch.no_grad():
-            for step in (STEP, -2 * STEP, STEP):
-                for (tensor, _), direction in zip(pairs, directions, strict=True):
-                    tensor.add_(direction, alpha=step)
-                values.append(loss().item())
-        measured = (values[0] - values[1]) / (2 * STEP)
+        measured = _derivative(loss, [tensor for tensor, _ in pairs], directions)
         errors[part] = abs(measured - expected) / max(abs(measured), abs(expected), SMALL_DERIVATIVE)
     worst = max(errors.values(), default=0.0)
     wrong = [part for part, error in errors.items() if not error < MAX_DERIVATIVE_ERROR]
@@ -131,6 +135,19 @@ def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Fin
         "Part of the computation is detached, as by detach(), .data or no_grad()."
     )
     return Finding(name, "amber", sentence, worst)
+
+
+@torch.no_grad()
+def _derivative(loss: Callable[[], torch.Tensor], at: list[torch.Tensor], directions: list[torch.Tensor]) -> float:
+    """Return the derivative of a loss along a direction of tensors, by steps to both sides."""
+    before, values = [each.clone() for each in at], []
+    for step in (STEP, -STEP):
+        for tensor, value, direction in zip(at, before, directions, strict=True):
+            tensor.copy_(value + step * direction)
+        values.append(loss().item())
+    for tensor, value in zip(at, before, strict=True):
+        tensor.copy_(value)
+    return (values[0] - values[1]) / (2 * STEP)
 
 
 @torch.no_grad()
