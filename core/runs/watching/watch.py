@@ -148,12 +148,15 @@ class Watch:
     ) -> None:
         self._folder, self._call, self._model, self._batch = folder, call, model, batch
         self._pad, self._optimizer = pad, optimizer
+        self._rate = math.nan
         self._lock = folder.lock()
         try:
             self._open(every, step)
         except BaseException:
             self._lock.release()
             raise
+        inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it, and its wrapper takes no hooks
+        self._hook = inner.register_step_pre_hook(lambda *_: self._note_rate()) if inner is not None else None
         atexit.register(self._at_exit)
 
     @property
@@ -174,8 +177,9 @@ class Watch:
         Args:
             loss: of the update, a number or a tensor with one; None records none.
             step: updates made so far; None is one more than before. A step that was recorded can get its loss later.
-            learning_rate: None is the optimizer's.
-            gradient_norm: None measures the gradients that the parameters have now, if any.
+            learning_rate: None is the one that the optimizer's last update used.
+            gradient_norm: None measures the gradients that the parameters have now, if any, after clipping; where that
+                takes long beside an update, not at every step. ``clip_grad_norm_`` returns the norm before clipping.
 
         Raises:
             InputError: the step is before the last one, or the loss is not one number.
@@ -243,6 +247,8 @@ class Watch:
         self._notes += [message] if message else []
         self._write(lambda: self._save(status))
         self._is_closed = True
+        if self._hook is not None:
+            self._hook.remove()
         atexit.unregister(self._at_exit)
         self._lock.release()
 
@@ -344,7 +350,16 @@ class Watch:
         preset = self._folder.read_preset()
         self._write(lambda: self._folder.replace_preset(with_interval(preset, every)))
 
+    def _note_rate(self) -> None:
+        """Remember the rate that the optimizer uses now: a scheduler may change it before ``step`` is called."""
+        self._rate = self._present_rate()
+
     def _learning_rate(self) -> float:
+        """Return the rate that the last update used; the present one if no update was seen since the last call."""
+        rate, self._rate = self._rate, math.nan
+        return self._present_rate() if math.isnan(rate) else rate
+
+    def _present_rate(self) -> float:
         groups = self._optimizer.param_groups if self._optimizer is not None else []
         return float(groups[0]["lr"]) if groups else math.nan
 

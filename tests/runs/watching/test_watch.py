@@ -87,6 +87,23 @@ def test_where_measuring_it_takes_long_the_gradient_norm_has_gaps_and_nothing_el
     assert None not in points["loss"] + points["learning_rate"]
 
 
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_the_learning_rate_is_the_one_that_the_update_used_wherever_the_schedule_steps(tmp_path, is_wrapped: bool):
+    model, optimizer = made()
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    given = SimpleNamespace(optimizer=optimizer) if is_wrapped else optimizer  # as accelerate does
+    if is_wrapped:
+        given.param_groups = optimizer.param_groups
+    with lab.watch(model, BATCH, name="mine", root=tmp_path, optimizer=given, **OPTIONS) as watch:
+        for number in range(3):
+            loss = update(model, optimizer, number)
+            schedule.step()
+            watch.step(loss)
+    rates = Runs(tmp_path)["mine"].history.points()["learning_rate"]
+    assert rates == pytest.approx([0.003, 0.0015, 0.001])
+    assert not optimizer._optimizer_step_pre_hooks  # closing takes it away
+
+
 def test_watching_changes_nothing_of_the_training(tmp_path):
     plain, optimizer = made()
     expected = [update(plain, optimizer, number).item() for number in range(12)]
