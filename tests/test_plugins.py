@@ -161,8 +161,10 @@ def test_a_metric_gets_the_texts_that_exact_match_compares(tiny):
 
 def test_a_metric_that_fails_is_named(tiny, tmp_path):
     plugins.metric("broken")(lambda outputs, references: 1 / 0)
-    with pytest.raises(LabError, match=r"metric='broken' failed: ZeroDivisionError"):
+    where = r"metric='broken' failed, test_plugins.py line \d+: ZeroDivisionError"
+    with pytest.raises(LabError, match=where) as failed:
         lab.train(tiny, root=tmp_path, name="mine")
+    assert failed.value.exit_code == 1  # the run failed; nothing that was typed is wrong
     assert "metric='broken' failed" in RunFolder(tmp_path, "mine").read_info().message
 
 
@@ -428,7 +430,9 @@ def train_and_change(tiny, root, file: Path) -> RunFolder:
     return folder
 
 
-def test_a_plugin_that_has_changed_is_named_on_loading_and_refused_on_resuming(core, tiny, root, tmp_path, caplog):
+def test_a_plugin_that_has_changed_is_named_on_loading_and_refused_on_resuming(
+    core, tiny, root, tmp_path, caplog, monkeypatch
+):
     file = tmp_path / "mine.py"
     folder = train_and_change(tiny, root, file)
     old = folder.read_info().provenance[0].plugins[0].sha256
@@ -436,6 +440,10 @@ def test_a_plugin_that_has_changed_is_named_on_loading_and_refused_on_resuming(c
     changed = f"it was trained with another version of --plugin mine.py (SHA-256 {old[:12]}…, now {new[:12]}…)"
     lab.load("mine", root=root)
     assert f"run='mine': {changed}" in caplog.text
+    with monkeypatch.context() as patch:
+        patch.setattr("core.runs.folder.PLUGIN_FILES", {})
+        with pytest.raises(RunError, match=r"cannot be resumed: it was trained with --plugin mine.py .*; load it with"):
+            check_resumable(folder)
     code, _, errors = core("resume", "--run", "mine")
     assert code == 2
     assert f"run='mine' cannot be resumed: {changed}; load the earlier file, or train a new run" in errors
@@ -480,7 +488,7 @@ def test_a_plugin_whose_name_is_not_ascii_is_recognized(tiny, root, tmp_path):
     folder = train_and_change(tiny, root, tmp_path / "größe.py")
     assert folder.read_info().provenance[0].plugins[0].name == "gr e.py"
     assert folder.changed_plugins().startswith("it was trained with another version of --plugin gr e.py")
-    assert folder._missing_plugins() == ""
+    assert folder.missing_plugins() == ""
 
 
 def test_a_public_page_refuses_plugins(tmp_path):

@@ -239,7 +239,7 @@ class RunFolder:
         except OSError as error:
             raise self._read_error(f"preset.yaml cannot be read: {error.strerror or error}") from error
         except ConfigError as error:
-            reason = self._missing_plugins() or self.changed_plugins() or f"preset.yaml is damaged{self._remedy()}"
+            reason = self.missing_plugins() or self.changed_plugins() or f"preset.yaml is damaged{self._remedy()}"
             raise RunError(f"run={self.name!r}: {reason}: {error}") from error
 
     def has_preset(self) -> bool:
@@ -390,7 +390,7 @@ class RunFolder:
         delete_temporaries(self.path, names=self._written_under_lock())
         return lock
 
-    def _missing_plugins(self) -> str:
+    def missing_plugins(self) -> str:
         """Return which plugins the run was trained with that are not loaded, "" if there are none."""
         loaded = set(map(recorded_name, PLUGIN_FILES))
         files = [each for each in self._plugins() if each.name not in loaded]
@@ -491,7 +491,9 @@ def _hashes(old: FileHash, new: FileHash) -> str:
 
 
 def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
-    """Refuse to resume a run that is shipped, is active, has no training steps left, or whose plugins have changed.
+    """Refuse to resume a run that is shipped, is active, or has no training steps left.
+
+    So is a run whose plugins are not loaded, or have changed.
 
     Args:
         steps: number of training steps to resume it to; None is that of its preset.
@@ -508,6 +510,8 @@ def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
         raise RunError(f"run={folder.name!r} {NOT_HERE}; start that program again, with lab.watch(…, resume=True)")
     if info.status == "finished" and not (folder.last.exists() or previous_path(folder.last).exists()):
         raise RunError(f"run={folder.name!r} has finished, and no training state is left to continue from")
+    if missing := folder.missing_plugins():
+        raise RunError(f"run={folder.name!r} cannot be resumed: {missing}; load it with --plugin, or train a new run")
     if changed := folder.changed_plugins():
         raise RunError(f"run={folder.name!r} cannot be resumed: {changed}; load the earlier file, or train a new run")
     planned = folder.read_preset().training.steps
