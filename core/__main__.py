@@ -22,6 +22,9 @@ from core.cli import COMMANDS, EXAMPLES
 from core.storage.error_messages import bounded
 from core.storage.errors import InputError, LabError
 
+# A name that a user typed, or a folder or disk that cannot be written to; other errors are bugs, with their traceback.
+_OF_THE_MACHINE = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:  # what a user typed as the name of a file or folder
+        if error.errno not in _OF_THE_MACHINE or error.filename is None:
             raise
         _report(InputError(f"file={str(error.filename)!r}: {error.strerror}"), as_json=as_json)
         return 2

@@ -8,7 +8,7 @@ from core.cli.arguments import check_sequences
 from core.reports.report import REPORT_FILES, write_report
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.run import Runs
-from core.storage.errors import InputError
+from core.storage.errors import InputError, LabError
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,7 +19,10 @@ def run(options: argparse.Namespace) -> int:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out={folder} is a file; it must be a folder")
     report = write_report(Runs(root, pairs=options.pairs)[options.run], sequences=options.sequences)
-    report.save(folder)
+    try:
+        report.save(folder)
+    except LabError as error:  # the page, which shows the same message, names no folders of its machine
+        raise LabError(f"--out={folder}: {error}") from error
     print(report.summary)
     print(f"written: {folder / 'report.html'}, report.md and {len(report.figures)} figures")
     if options.json:

@@ -2,9 +2,11 @@
 
 import argparse
 import contextlib
+import errno
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -156,6 +158,18 @@ def test_a_folder_of_runs_that_is_a_file_is_an_error_in_json(tmp_path, capsys):
     (tmp_path / "file").touch()
     assert main(["--checkpoints", str(tmp_path / "file"), "runs", "--json"]) == 2
     assert json.loads(capsys.readouterr().out).keys() == {"error"}
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(lab, root, monkeypatch):
+    def refused(path, *_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    root.mkdir()
+    monkeypatch.setattr("core.runs.folder.Path.mkdir", refused)
+    code, output, errors = lab("train", "--preset", "tiny", "--json")
+    assert code == 2
+    assert re.fullmatch(r"error: file='/.*': Permission denied\n", errors)
+    assert f"error: {json.loads(output)['error']}\n" == errors
 
 
 def test_the_list_of_lessons_is_printed_as_json(lab):
