@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from core.config.listing import describe_changes, shipped_preset
+from core.config.listing import changes_from_shipped
 from core.runs import Run, RunError, RunProgress
 from core.server.access import VisitorRuns
 from core.teaching.bugs.descriptions import bug_notice
@@ -96,8 +96,9 @@ def settings_line(run: Run) -> str:
     preset = run.preset
     if preset.is_watched:
         return f"{run.title}: {preset.task.summary}; {run.info.parameters:,} parameters"
-    changes = describe_changes(preset, shipped_preset(preset))
-    line = f"{run.title}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    changes = changes_from_shipped(preset)
+    changed = "" if changes is None else f", {changes or 'unchanged'}"
+    line = f"{run.title}: preset {preset.name}{changed}; seed {preset.training.seed}"
     if start := run.info.start:
         line += f"; began with the weights of {start.text}"
     return f"{line}. {bug_notice(preset)}" if preset.bug else line

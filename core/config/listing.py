@@ -35,6 +35,11 @@ def shipped_preset(preset: Preset) -> Preset:
         return preset
 
 
+def changes_from_shipped(preset: Preset) -> str | None:
+    """List the settings changed from the shipped preset of the same name; None if there is no such preset."""
+    return describe_changes(preset, load_preset(preset.name)) if preset.name in preset_names() else None
+
+
 def describe_changes(preset: Preset, base: Preset) -> str:
     """List changed settings as ``training.steps 1000 → 500, …``; without the old value where there is none."""
     changes = preset.changed_from(base).items()

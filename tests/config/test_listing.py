@@ -3,7 +3,7 @@
 import pytest
 
 from core.config import load_preset, preset_names
-from core.config.listing import listed_presets, missing_package, work
+from core.config.listing import changes_from_shipped, listed_presets, missing_package, work
 
 QUICK = ("digits-reversal-fast", "tiny", "copy-digits")
 SLOW = ("g2p-english-long", "base", "large")
@@ -78,3 +78,10 @@ def test_more_of_anything_is_more_work(more):
 def test_more_of_anything_is_more_work_in_every_family(name, more):
     preset = load_preset(name)
     assert work(preset.with_changes(more)) > work(preset)
+
+
+def test_changes_from_a_preset_that_is_not_shipped_are_not_known():
+    tiny = load_preset("tiny")
+    assert changes_from_shipped(tiny) == ""
+    assert changes_from_shipped(tiny.with_changes({"training.steps": 300})) == "training.steps 400 → 300"
+    assert changes_from_shipped(tiny.model_copy(update={"name": "mine"})) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from core.config.listing import describe_changes, shipped_preset
+from core.config.listing import changes_from_shipped
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.breakdown import BreakdownAccuracy
 from core.evaluation.by_length import AccuracyByLength
@@ -18,6 +18,7 @@ from core.reports.report.measurements import ReportMeasurements
 from core.runs import RunInfo
 
 Rows = list[list[str]]
+NOT_SHIPPED = "not known: no preset of this name is shipped"
 MAX_HEADS = 64  # listed with their alignment scores
 
 
@@ -40,13 +41,14 @@ def run_table(run: ReportedRun) -> Rows:
     """Return the description of the run: preset, task, model, training."""
     loaded, info = run.loaded, run.info
     preset, config = loaded.preset, loaded.preset.training
+    changes = changes_from_shipped(preset)
     seen = f"{info.sequences_seen:,}"
     if config.training_sequences:
         seen += f" ({info.sequences_seen / config.training_sequences:.1f} epochs of {config.training_sequences:,})"
     return [
         ["property", "value"],
         ["preset", preset.name],
-        ["settings changed from the preset", describe_changes(preset, shipped_preset(preset)) or "none"],
+        ["settings changed from the preset", NOT_SHIPPED if changes is None else changes or "none"],
         ["task", preset.task.summary],
         ["how items are drawn", loaded.task.sampling],
         ["model", preset.model.family],
