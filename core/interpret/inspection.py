@@ -1,7 +1,7 @@
 """Inspect one input: decode it and record tokens, probabilities, attention maps and alignment scores."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -222,10 +222,17 @@ def inspect(
         sources=task.produced_alignment(symbols, _without_eos(tokens)),
         log_prob=log_prob,
         seconds=seconds,
-        note="; ".join(filter(None, [reading.note, task.note(symbols)])),
+        note="; ".join(filter(None, [reading.note, task.note(symbols), *_beyond(interventions, src.shape[1] - 1)])),
         split=task.split_of(symbols),
         scored=(task, Batch(src, src), decoded),
     )
+
+
+def _beyond(interventions: "Interventions | None", last: int) -> Iterator[str]:
+    """Yield a note for every pattern whose position this input does not have; ``last`` is its last column."""
+    for head, pattern in interventions.patterns if interventions else ():
+        if pattern.position > last:
+            yield f"{head} follows {pattern}, but the last position of this input is {last}, which it attends to"
 
 
 def _read_prefix(task: Task, prefix: str, max_seq_len: int) -> list[int]:

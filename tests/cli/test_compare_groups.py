@@ -70,6 +70,13 @@ def test_groups_by_pattern_are_tested_two_by_two(compared):
     assert "also differ in training.learning_rate" in output
 
 
+def test_groups_without_a_setting_that_differs_are_named(compared):
+    same = "No setting differs between one and other: any difference is one between seeds, or none."
+    output = compared("--groups", "one=s-dm16-*-seed-0", "other=s-dm16-*-seed-1", "gru")[1]
+    assert same in output
+    assert output.count("No setting differs") == 1
+
+
 def test_values_are_those_of_evaluate(compared, shelf, capsys):
     _, output, _ = compared("--groups", "gru", "s-dm16-*", "--json")
     main(["--checkpoints", str(shelf), "evaluate", "--run", "gru-seed-1", "--sequences", "20", "--json"])

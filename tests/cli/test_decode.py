@@ -166,6 +166,14 @@ def test_ablations_and_patterns_change_the_decode(lab, trained):
     assert [step["probability"] for step in result["steps"]] == pytest.approx(decoded.log_probs[0].exp().tolist())
 
 
+def test_a_position_beyond_the_input_is_noted(lab):
+    patterns = ("--pattern", "cross.1.1=position 5", "--pattern", "cross.1.2=position 6")
+    output = lab("decode", "4829", *patterns)[1]
+    note = "cross.1.2 follows position 6, but the last position of this input is 5, which it attends to"
+    assert f"note      {note}\n" in output
+    assert "cross.1.1 follows position 5, but" not in output
+
+
 def test_a_head_can_be_replaced_by_its_mean(lab):
     steps = []
     for ablation in ("zero", "mean"):

@@ -74,6 +74,7 @@ class GroupComparison:
         sequences: number of test sequences, the same for all runs.
         groups: in the given order.
         pairs: every two groups, or each with the baseline.
+        alike: those pairs whose runs differ in nothing but their seeds.
     """
 
     measure: Measure
@@ -81,6 +82,7 @@ class GroupComparison:
     sequences: int
     groups: tuple[MeasuredGroup, ...]
     pairs: tuple[GroupPair, ...]
+    alike: tuple[tuple[str, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
@@ -177,7 +179,9 @@ def compare_run_groups(
     results = [compare_groups(of[first], of[second], test=test) for first, second in pairs]
     adjusted = holm([result.p_value for result in results])
     compared = [GroupPair(*pair, result, p) for pair, result, p in zip(pairs, results, adjusted, strict=True)]
-    yield GroupComparison(measure, test, count, tuple(measured), tuple(compared))
+    settings = {label: _settings(runs, each) for label, each in groups.items()}
+    alike = tuple((first, second) for first, second in pairs if settings[first] == settings[second])
+    yield GroupComparison(measure, test, count, tuple(measured), tuple(compared), alike)
 
 
 def cautions(comparison: GroupComparison) -> list[str]:
@@ -207,6 +211,10 @@ def cautions(comparison: GroupComparison) -> list[str]:
             f"Runs of one group also differ in {', '.join(keys)}, so they are not a random sample: the test "
             "shows whether groups differ beyond that spread, for these settings only."
         )
+    sentences += [
+        f"No setting differs between {first} and {second}: any difference is one between seeds, or none."
+        for first, second in comparison.alike
+    ]
     if any(result.result.p_value is None for result in comparison.pairs):
         sentences.append("– where no run of either group differs from its others: the test is not defined then.")
     sentences.append(
@@ -330,6 +338,15 @@ def _mixed(label: str, presets: Mapping[str, Preset]) -> tuple[str, ...]:
             )
         seen[key] = name
     return tuple(differing_settings(list(presets.values())))
+
+
+def _settings(runs: Runs, names: Sequence[str]) -> set[tuple[str, str]]:
+    """Return the settings of runs without their seeds, and the weights that they began with."""
+    found = set()
+    for run in map(runs.__getitem__, names):
+        settings = run.preset.with_changes({"training.seed": 0}).model_copy(update={"name": "", "description": ""})
+        found.add((settings.model_dump_json(), run.info.start.text if run.info.start else ""))
+    return found
 
 
 def _measured(runs: Runs, name: str, measure: Measure, sequences: int) -> tuple[float, int]:
