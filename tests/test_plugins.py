@@ -86,8 +86,6 @@ def test_a_task_and_a_metric_of_a_file_work_in_every_command(core, root):
         ["decode", "--run", "mine", "a b c d", "--plugin", str(EXAMPLE)],
         ["report", f"--plugin={EXAMPLE}", "--run", "mine", "--sequences", "8"],
         ["resume", "--run", "mine", "--set", "training.steps=12", "--plugin", str(EXAMPLE)],
-        ["describe", *LETTERS, "--plugin", str(EXAMPLE)],
-        ["doctor", "--run", "mine", "--plugin", str(EXAMPLE)],
     ):
         forget()
         code, output, errors = core(*command)
