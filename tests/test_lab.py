@@ -225,8 +225,8 @@ def test_an_error_in_the_callers_function_ends_the_training_and_frees_the_folder
 
 
 def test_train_warns_of_more_memory_than_there_is(monkeypatch, tmp_path):
-    (tmp_path / "memory.max").write_text("80000000\n")
+    (tmp_path / "memory.max").write_text("8000000\n")
     monkeypatch.setattr(memory, "_CGROUP_LIMIT", tmp_path / "memory.max")
-    large = {"training.steps": 1, "training.warmup_steps": 0, "training.batch_size": 4_096}
-    with pytest.warns(UserWarning, match=r"training takes about .* lower training\.batch_size=4,096"):
+    large = {"training.steps": 1, "training.warmup_steps": 0, "training.batch_size": 512}
+    with pytest.warns(UserWarning, match=r"training takes about .* lower training\.batch_size=512"):
         lab.train("tiny", changes=large, root=tmp_path / "runs")

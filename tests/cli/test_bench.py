@@ -53,35 +53,28 @@ SMALL = [
 ]
 
 
-def test_a_suite_tests_every_held_out_pair_of_each_seed(capsys):
-    narrow = ["--set", "model.d_model=8", "--set", "model.d_ff=8"]
-    result = run_bench(capsys, "suite", "--values", "add-turn-left", "--seeds", "2", *SMALL, *narrow)
-    runs = result["add-turn-left"]["runs"]
-    assert [(each["seed"], each["of"]) for each in runs] == [(0, 1_208), (1, 1_208)]
+NARROW = ["--set", "model.d_model=8", "--set", "model.d_ff=8"]
+NARROW += ["--set", "model.num_encoder_layers=1", "--set", "model.num_decoder_layers=1"]
 
 
-def test_a_suite_tests_each_set_by_itself(capsys):
-    narrow = ["--set", "model.d_model=8", "--set", "model.d_ff=8", "--set", "task.max_training_actions=40"]
-    named = ["suite", "--values", "length", "--seeds", "1", "--per-set", "3", *SMALL, *narrow]
-    (run,) = run_bench(capsys, *named)["length"]["runs"]
-    assert list(run["by_set"]) == ["48 actions"]
-    assert run["test_sets"] == run["by_set"]["48 actions"]
+def test_a_suite_tests_every_held_out_pair(capsys):
+    result = run_bench(capsys, "suite", "--values", "add-turn-left", "--seeds", "1", *SMALL, *NARROW)
+    assert [(each["seed"], each["of"]) for each in result["add-turn-left"]["runs"]] == [(0, 1_208)]
+
+
+def test_a_suite_tests_each_set_of_each_seed_by_itself(capsys):
+    named = ["suite", "--values", "length", "--seeds", "2", "--per-set", "3", *SMALL, *NARROW]
+    runs = run_bench(capsys, *named, "--set", "task.max_training_actions=40")["length"]["runs"]
+    assert [run["seed"] for run in runs] == [0, 1]
+    for run in runs:
+        assert list(run["by_set"]) == ["48 actions"]
+        assert run["test_sets"] == run["by_set"]["48 actions"]
 
 
 def test_a_suite_of_drawn_inputs_is_tested_on_a_range_of_lengths(capsys):
-    languages = [
-        "suite",
-        "--preset",
-        "formal-languages",
-        "--each",
-        "task.language",
-        "--seeds",
-        "1",
-        "--per-length",
-        "2",
-    ]
-    named = [*languages, "--values", "odds-first,parity-check", "--lengths", "41-60", *SMALL]
-    result = run_bench(capsys, *named)
+    languages = ["suite", "--preset", "formal-languages", "--each", "task.language", "--seeds", "1"]
+    named = [*languages, "--per-length", "2", "--values", "odds-first,parity-check", "--lengths", "41-60", *SMALL]
+    result = run_bench(capsys, *named, "--set", "model.d_hidden=8", "--set", "model.max_seq_len=64")
     assert {"odds-first", "parity-check"} <= result.keys()
     assert list(result["odds-first"]["runs"][0]["tokens_by_length"]) == ["41", "50", "59"]
 
@@ -108,13 +101,13 @@ def test_a_suite_refuses_what_it_cannot_train(capsys, arguments, message):
 
 def test_grokking_counts_every_pair_of_each_seed(capsys):
     changes = {"task.prime": 7, "model.d_model": 16, "model.d_ff": 32, "training.learning_rate": 0.02}
-    changes |= {"training.steps": 90, "training.evaluate_every": 30}
+    changes |= {"training.steps": 60, "training.evaluate_every": 20}
     small = [word for key, value in changes.items() for word in ("--set", f"{key}={value}")]
     result = run_bench(capsys, "grokking", "--seeds", "2", *small)
     assert [run["seed"] for run in result["runs"]] == [0, 1]
     pairs = build_task(ModularConfig(prime=7, training_share=0.5, split_by="unordered-pair"))
     for run in result["runs"]:
-        assert run["train"]["step"] in (30, 60, 90)
+        assert run["train"]["step"] in (20, 40, 60)
         assert run["train"]["seconds"] <= run["seconds"]
         for split, share in run["at_the_end"].items():
             count = share * len(pairs.all_pairs(split))
@@ -192,16 +185,16 @@ def short_solve(monkeypatch) -> None:
 
 def test_solve_trains_the_preset_and_the_baseline_with_every_seed(short_solve, capsys):
     results = run_bench(
-        capsys, "solve", "--preset", "tiny", "--set", "training.steps=10", "--set", "training.warmup_steps=0",
+        capsys, "solve", "--preset", "tiny", "--set", "training.steps=4", "--set", "training.warmup_steps=0",
         "--seeds", "2", "--seed", "3"
     )  # fmt: skip
-    assert [(run["seed"], run["steps"]) for run in results["ours"]] == [(3, 10), (4, 10)]
+    assert [(run["seed"], run["steps"]) for run in results["ours"]] == [(3, 4), (4, 4)]
     assert [(run["seed"], run["steps"]) for run in results["baseline"]] == [(3, 4), (4, 4)]
     assert all(run["seconds"] > 0 and run["exact_match"] < 0.999 for run in results["ours"] + results["baseline"])
 
 
 def test_solve_without_baseline_trains_only_the_preset(short_solve, capsys):
-    changes = ["--set", "training.steps=10", "--set", "training.warmup_steps=0"]
+    changes = ["--set", "training.steps=4", "--set", "training.warmup_steps=0"]
     results = run_bench(capsys, "solve", "--preset", "tiny", *changes, "--seeds", "1", "--no-baseline")
     assert (len(results["ours"]), results["baseline"]) == (1, [])
 
@@ -315,6 +308,7 @@ def short_presets(tiny, monkeypatch) -> None:
     short, longer = tiny.model_copy(update={"name": "short"}), tiny.with_changes({"training.steps": 12})
     endless = tiny.with_changes({"training.steps": 1_000_000}).model_copy(update={"name": "endless"})
     presets = {preset.name: preset for preset in (short, longer, endless)}
+    monkeypatch.setattr("core.runs.estimate._TIMED_STEPS", 4)
     set_constants(
         monkeypatch, estimate, listed_presets=lambda: list(presets.values()), load_preset=lambda name: presets[name]
     )

@@ -1,10 +1,12 @@
 """The notebooks run as they are in a fresh clone, and what their text claims is true of what they compute."""
 
+import contextlib
+import io
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +70,22 @@ def execute(
     done = subprocess.run(command, input=given, cwd=folder, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr[-2_000:]
     return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def execute_here(clone, monkeypatch, own_plugins) -> Callable[..., dict[str, Any]]:
+    """Return a function like ``execute`` that needs no second process; the notebooks as they are get their own."""
+    monkeypatch.chdir(clone)
+    monkeypatch.setattr("sys.path", [*sys.path])
+
+    def run(name: str, expressions: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, Any]:
+        given = json.dumps([code_cells(name), parameters, expressions])
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            exec(PROGRAM, {})  # noqa: S102 - of our own notebooks
+        return json.loads(output.getvalue().splitlines()[-1])
+
+    return run
 
 
 # --- files ------------------------------------------------------------------------------------------------------
@@ -153,8 +171,8 @@ def check_task(found: dict[str, Any]) -> None:
     assert found["maps"]["a b c d e f g"] == [list("abcdefg"), 9]
 
 
-def test_a_task_of_ones_own_is_registered_trained_and_decoded(clone):
-    found = execute(OWN_TASK, clone, OF_TASK | {"steps": "trained.step"}, {"changes": FEW_STEPS})
+def test_a_task_of_ones_own_is_registered_trained_and_decoded(execute_here):
+    found = execute_here(OWN_TASK, OF_TASK | {"steps": "trained.step"}, {"changes": FEW_STEPS})
     check_task(found)
     assert found["steps"] <= 10
 
@@ -164,10 +182,9 @@ def test_the_task_of_ones_own_has_twenty_lines():
     assert len([line for line in cell.splitlines() if line]) <= 20
 
 
-def test_the_doctor_names_the_bug_of_the_notebook_and_nothing_once_it_is_fixed(clone):
-    found = execute(
+def test_the_doctor_names_the_bug_of_the_notebook_and_nothing_once_it_is_fixed(execute_here):
+    found = execute_here(
         DEBUG,
-        clone,
         {
             "bugs": "examination.bugs",
             "fixed": "checked.bugs",

@@ -137,15 +137,9 @@ def test_embeddings_without_gradients_are_not_checked():
     assert finding(diagnose(model, src, tgt, **model_styles.IDS), "residual connections").light == "gray"
 
 
-@pytest.mark.parametrize(
-    ("line", "broken", "style"),
-    [
-        ("scores.masked_fill(~mask, -1e9).softmax(dim=-1)", "scores.masked_fill(~mask, -1e9).softmax(dim=0)", "matmul"),
-        ('-1e20")), dim=3)', '-1e20")), dim=2)', "einsum, pre-norm"),
-    ],
-)
-def test_rows_that_do_not_sum_to_one_explain_nothing_else(line, broken, style):
-    examination = examine(edited(line, broken), style)
+def test_rows_that_do_not_sum_to_one_explain_nothing_else():
+    correct = "scores.masked_fill(~mask, -1e9).softmax(dim=-1)"
+    examination = examine(edited(correct, correct.replace("-1)", "0)")), "matmul")
     assert finding(examination, "attention rows").light == "red"
     for each in examination.alarms:
         assert each.check == "attention rows" or "attention" not in each.sentence, each.sentence

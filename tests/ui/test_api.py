@@ -1,13 +1,14 @@
 """The HTTP API, used by a client."""
 
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
 
+from core.server import Runs
 from tests.serving import SHIPPED
+from tests.support.run_helpers import wait_for_status
 
 
 @pytest.fixture(scope="module")
@@ -24,26 +25,23 @@ def few_inputs(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ui.tabs.compare.INPUTS_PER_LENGTH", 10)
 
 
-def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, few_inputs: None):
+def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, runs: Runs, few_inputs: None):
     assert [run["id"] for run in client.predict(api_name="/list_runs")["runs"]][-1] == SHIPPED
 
     small = {"model.max_seq_len": 12, "training.learning_rate": 0.01, "training.evaluate_every": 20}
     run = client.predict("tiny", small | {"training.steps": 60, "training.warmup_steps": 10}, api_name="/train")["run"]
-    decoded = []
-    while not decoded or decoded[-1]["status"] in ("queued", "training"):
-        decoded.append(client.predict(run, -1, api_name="/progress"))
-        assert len(decoded) < 600, decoded[-1]
-        time.sleep(0.05)
-    assert decoded[-1]["status"] == "finished"
+    wait_for_status(runs, run, "finished")
+    progress = client.predict(run, -1, api_name="/progress")
+    assert progress["status"] == "finished"
     assert run == "tiny-1"
     assert client.predict(run, " My first run ", api_name="/rename_run") == {"run": run, "title": "My first run"}
     listed = client.predict(api_name="/list_runs")["runs"][0]
     assert (listed["id"], listed["title"], listed["preset"]) == (run, "My first run", "tiny")
     assert listed["task"] == "reverse 2–5 digits"
     assert datetime.now(UTC) - datetime.fromisoformat(listed["created"]) < timedelta(minutes=5)
-    assert decoded[-1]["points"]["step"] == list(range(1, 61))
-    assert decoded[-1]["evaluations"]["step"] == list(range(0, 61, 20))
-    losses = decoded[-1]["points"]["loss"]
+    assert progress["points"]["step"] == list(range(1, 61))
+    assert progress["evaluations"]["step"] == list(range(0, 61, 20))
+    losses = progress["points"]["loss"]
     assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
 
     answer = client.predict(run, "1 2 3", api_name="/decode")
@@ -65,8 +63,7 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, fe
 
     short = {"training.steps": 5, "training.warmup_steps": 1, "training.seed": 1}
     other = client.predict("tiny", small | short, api_name="/train")["run"]
-    while client.predict(other, api_name="/progress")["status"] != "finished":
-        time.sleep(0.05)
+    wait_for_status(runs, other, "finished")
     tuned = client.predict("", short, run, api_name="/train")["run"]  # with the preset of the run that it begins from
     begun = next(each for each in client.predict(api_name="/list_runs")["runs"] if each["id"] == tuned)
     assert (begun["preset"], begun["steps"], run.startswith(begun["start_from"])) == ("tiny", 5, True)

@@ -119,7 +119,7 @@ def test_a_space_with_zero_gpu_is_public_trains_and_decodes_and_logs_no_error(
     while (progress := client.predict(run, -1, api_name="/progress"))["status"] != "finished":
         assert progress["status"] in ("queued", "training"), progress
         assert time.monotonic() < deadline, progress
-        time.sleep(0.2)
+        time.sleep(0.5)
     assert client.predict(run, "4 8 2", api_name="/decode")["output"]
     check_log(log)
 
