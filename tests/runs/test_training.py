@@ -39,7 +39,7 @@ def locks(monkeypatch) -> list[FileLock]:
 # --- leaving -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("events", range(EVENTS + 1))
+@pytest.mark.parametrize("events", [0, 1, 5, 6, 10, 11, EVENTS])  # 5 and 10: between an update and its evaluation
 def test_a_run_left_after_any_event_equals_one_that_never_stopped_when_it_is_resumed(folder, straight, events):
     with training(folder) as run:
         seen = list(islice(run, events))
@@ -88,7 +88,7 @@ def test_a_run_is_saved_when_the_generator_that_trains_it_is_closed(folder, stra
     assert_ends_alike(folder, straight)
 
 
-@pytest.mark.parametrize("at", [0, 3, 8])
+@pytest.mark.parametrize("at", [0, 8])
 def test_an_exception_of_the_block_marks_the_run_failed_and_keeps_what_was_saved_last(folder, straight, at):
     train_run(folder, stop_after=1)
     saved = folder.last.read_bytes()
@@ -169,7 +169,7 @@ def test_a_second_loop_continues_the_first_and_after_the_end_there_is_nothing(fo
     assert_ends_alike(folder, straight)
 
 
-@pytest.mark.parametrize("events", [0, 4, EVENTS])
+@pytest.mark.parametrize("events", [0, 4])
 def test_nothing_is_trained_after_the_context_was_left(folder, events):
     with training(folder) as run:
         list(islice(run, events))
