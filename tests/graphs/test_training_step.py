@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from core.config import load_preset
-from core.graphs import training_step_graph
+from core.graphs import training_step, training_step_graph
 from core.graphs.graph import weights_of
 from core.storage.errors import InputError
 from core.teaching.bugs import new_state
@@ -95,7 +95,15 @@ def test_losses_of_eight_updates_are_those_of_the_loop(tiny, changes):
     torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), atol=1e-5, rtol=1e-5)
 
 
-def test_dropout_draws_anew_in_every_update(tiny):
+class Unmoved(torch.optim.Optimizer):
+    """Has no state and changes nothing, so that there is little to trace."""
+
+    def step(self):
+        pass
+
+
+def test_dropout_draws_anew_in_every_update(tiny, monkeypatch):
+    monkeypatch.setattr(training_step, "build_optimizer", lambda config, model: Unmoved(model.parameters(), {}))
     preset = tiny.with_changes({"model.dropout": 0.2, "model.family": "encoder-only", "model.num_layers": 1})
     model, (batch,) = new_state(preset).model, drawn(preset, 1)
     graph = training_step_graph(model, preset.training, batch)

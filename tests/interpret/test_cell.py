@@ -102,7 +102,7 @@ def follow(cell: CellArithmetic) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(seed=st.integers(0, 2**16), length=st.integers(1, 6), choice=st.data())
 def test_a_cell_multiplies_out_to_the_recorded_weight(name, seed, length, choice):
     model, src = build(name, seed), source(length, seed)

@@ -34,11 +34,11 @@ def shipped():
     return Runs(DEFAULT_ROOT)[SHIPPED].trained()
 
 
-def test_onnx_and_pytorch_decode_1000_inputs_identically(session, shipped):
-    pairs = fixed_pairs(shipped.task, 1_000, split="test")
+def test_onnx_and_pytorch_decode_identically(session, shipped):
+    pairs = fixed_pairs(shipped.task, 200, split="test")
     ours = [until_eos(row) for row in generate(shipped.model, pairs.src, max_steps=12).tokens.tolist()]
     theirs = generate_with_onnx(session, pairs.src, max_steps=12)
-    assert len(pairs) == 1_000
+    assert len(pairs) == 200
     assert theirs == ours
 
 

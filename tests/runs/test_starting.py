@@ -59,13 +59,46 @@ def runs(root: Path) -> Runs:
     return Runs(root)
 
 
+Own = tuple[Preset, Path]
+
+
+@pytest.fixture(scope="module")
+def few_letters(tmp_path_factory: pytest.TempPathFactory) -> Own:
+    """A preset of pairs that lack three of the ten letters, and their file."""
+    few = [(source, answer) for source, answer in reversed_numbers(range(100, 900)) if not set("bdf") & set(source)]
+    return own_preset(tmp_path_factory.mktemp("few"), few, "few")
+
+
+@pytest.fixture(scope="module")
+def trained_letters(tmp_path_factory: pytest.TempPathFactory, few_letters: Own) -> Path:
+    """A folder with a trained run that reverses words of ten letters, and one that began with it."""
+    folder = tmp_path_factory.mktemp("letters")
+    runs, (preset, pairs) = Runs(folder / "runs"), own_preset(folder, reversed_numbers(range(100, 300)), "letters")
+    train_run(runs.create(preset, name="letters", pairs=pairs).folder)
+    preset, pairs = few_letters
+    train_run(runs.create(preset, name="few", pairs=pairs, start_from="letters").folder)
+    return runs.root
+
+
 @pytest.fixture
-def letters(tmp_path: Path, runs: Runs) -> Run:
+def letters(trained_letters: Path, runs: Runs) -> Run:
     """A trained run that reverses words of ten letters."""
-    preset, pairs = own_preset(tmp_path, reversed_numbers(range(100, 300)), "letters")
-    run = runs.create(preset, name="letters", pairs=pairs)
-    train_run(run.folder)
-    return run
+    shutil.copytree(trained_letters / "letters", runs.root / "letters")
+    return runs["letters"]
+
+
+@pytest.fixture
+def few(trained_letters: Path, runs: Runs, letters: Run) -> Run:
+    """A trained run with fewer letters that began with ``letters``."""
+    shutil.copytree(trained_letters / "few", runs.root / "few")
+    return runs["few"]
+
+
+@pytest.fixture
+def first(finished: Path, runs: Runs) -> Run:
+    """A trained run of ``tiny``."""
+    shutil.copytree(finished, runs.root / "first")
+    return runs["first"]
 
 
 def events_of(state: TrainingState) -> list[tuple]:
@@ -85,14 +118,11 @@ def test_a_run_continued_on_other_pairs_is_the_training_that_one_writes_by_hand(
     assert events_of(new_state(preset, pairs=pairs)) != expected  # with random weights
 
 
-def test_letters_keep_their_embeddings_where_the_pairs_lack_some(tmp_path, runs, letters):
-    few = [(source, answer) for source, answer in reversed_numbers(range(100, 900)) if not set("bdf") & set(source)]
-    preset, pairs = own_preset(tmp_path, few, "few")
-    run = runs.create(preset, pairs=pairs, start_from="letters")
-    assert run.task().src_vocab.tokens == letters.task().src_vocab.tokens
-    assert len(new_state(preset, pairs=pairs).task.src_vocab) == len(run.task().src_vocab) - 3
-    train_run(run.folder)
-    assert run.trained().decode("ace").output
+def test_letters_keep_their_embeddings_where_the_pairs_lack_some(few_letters, letters, few):
+    preset, pairs = few_letters
+    assert few.task().src_vocab.tokens == letters.task().src_vocab.tokens
+    assert len(new_state(preset, pairs=pairs).task.src_vocab) == len(few.task().src_vocab) - 3
+    assert few.trained().decode("ace").output
 
 
 def test_an_imported_model_learns_own_pairs_with_its_own_subwords(tmp_path, runs):
@@ -123,8 +153,7 @@ def test_an_imported_model_learns_own_pairs_with_its_own_subwords(tmp_path, runs
 # --- resumed, and alone ---------------------------------------------------------------------------------------------
 
 
-def test_such_a_run_resumes_bit_for_bit_after_the_first_one_was_deleted(tiny, runs):
-    train_run(runs.create(tiny, name="first").folder)
+def test_such_a_run_resumes_bit_for_bit_after_the_first_one_was_deleted(tiny, runs, first):
     changes = {"training.seed": 5, "model.dropout": 0.2, "model.max_seq_len": 20, "task.max_length": 12}
     preset = tiny.with_changes(changes)
     straight, stopped = (runs.create(preset, name=name, start_from="first") for name in ("straight", "stopped"))
@@ -138,16 +167,14 @@ def test_such_a_run_resumes_bit_for_bit_after_the_first_one_was_deleted(tiny, ru
     assert straight.info.start.run == "first"
 
 
-def test_a_run_without_the_weights_that_it_begins_with_does_not_begin_with_others(tiny, runs):
-    train_run(runs.create(tiny, name="first").folder)
+def test_a_run_without_the_weights_that_it_begins_with_does_not_begin_with_others(runs, first):
     run = runs.create(start_from="first", name="second")
     run.folder.start.unlink()
     with pytest.raises(CheckpointError, match=r"start\.safetensors cannot be read: No such file"):
         resume_state(run.folder)
 
 
-def test_everything_but_the_weights_starts_anew(tiny, runs):
-    train_run(runs.create(tiny, name="first").folder)
+def test_everything_but_the_weights_starts_anew(tiny, runs, first):
     state = resume_state(runs.create(start_from="first").folder)
     assert (state.step, state.optimizer.state, state.best_step) == (0, {}, -1)
     fresh = new_state(tiny)
@@ -157,23 +184,19 @@ def test_everything_but_the_weights_starts_anew(tiny, runs):
 # --- what a run says of it ------------------------------------------------------------------------------------------
 
 
-def test_weights_say_where_they_began_and_take_their_vocabulary_with_them(tmp_path, runs, letters):
-    few = [(source, answer) for source, answer in reversed_numbers(range(100, 900)) if not set("bdf") & set(source)]
-    preset, pairs = own_preset(tmp_path, few, "few")
-    run = runs.create(preset, name="few", pairs=pairs, start_from="letters")
-    train_run(run.folder)
-    loaded = run.trained()
-    card = model_card(loaded, run.info, title=run.title)
+def test_weights_say_where_they_began_and_take_their_vocabulary_with_them(tmp_path, letters, few):
+    loaded = few.trained()
+    card = model_card(loaded, few.info, title=few.title)
     assert f"| began with | the weights of letters after step {letters.trained().step} |" in card
-    export_package(run.folder, tmp_path / "package")
+    export_package(few.folder, tmp_path / "package")
     again = Runs(tmp_path / "elsewhere")
     imported = again[import_run(again.root, tmp_path / "package", name="few").name]
-    assert imported.info.start == run.info.start
+    assert imported.info.start == few.info.start
     assert imported.task().src_vocab.tokens == loaded.task.src_vocab.tokens
     assert imported.trained().decode("ace").output == loaded.decode("ace").output
     export_weights(imported.folder, tmp_path / "w.safetensors")
     third = again.create(start_from="few")  # from a run that itself has the vocabulary of another
-    assert (third.folder.path / VOCABULARY).read_bytes() == (run.folder.path / VOCABULARY).read_bytes()
+    assert (third.folder.path / VOCABULARY).read_bytes() == (few.folder.path / VOCABULARY).read_bytes()
 
 
 def test_vocabularies_have_the_hash_by_which_runs_of_earlier_versions_name_them():
@@ -184,25 +207,22 @@ def test_vocabularies_have_the_hash_by_which_runs_of_earlier_versions_name_them(
     assert vocabulary_hash(letters) == "b35d2681664d465a7ed32f7bf5b18ac28e298075d5fe526bc6f73b21fb546716"
 
 
-def test_other_vocabularies_beside_a_run_are_noticed(tmp_path, runs, letters):
-    few = [(source, answer) for source, answer in reversed_numbers(range(100, 900)) if not set("bdf") & set(source)]
-    preset, pairs = own_preset(tmp_path, few, "few")
-    run = runs.create(preset, name="few", pairs=pairs, start_from="letters")
-    file = run.folder.path / VOCABULARY
+def test_other_vocabularies_beside_a_run_are_noticed(few):
+    file = few.folder.path / VOCABULARY
     intact = file.read_text()
     file.write_text(intact.replace('"a"', '"z"', 1))
     with pytest.raises(ConfigError, match=r"vocabulary\.json was changed after it was written"):
-        run.task()
+        few.task()
     file.write_text(intact)
     content = json.loads(file.read_text())
     content.pop("sha256")
     content["source"]["symbols"].reverse()
     file.write_text(json.dumps(content))
     with pytest.raises(ConfigError, match=r"task\.vocabulary=.*vocabulary\.json holds other vocabularies"):
-        run.task()
+        few.task()
     file.unlink()
     with pytest.raises(ConfigError, match="these vocabularies are missing"):
-        run.task()
+        few.task()
 
 
 @pytest.mark.parametrize(
@@ -216,12 +236,9 @@ def test_other_vocabularies_beside_a_run_are_noticed(tmp_path, runs, letters):
         ("start", {"run": "<b>", "step": 1, "sha256": "0" * 64}, "its start.run is not valid"),
     ],
 )
-def test_weights_with_other_facts_are_refused(tmp_path, runs, letters, fact, value, message):
-    few = [(source, answer) for source, answer in reversed_numbers(range(100, 900)) if not set("bdf") & set(source)]
-    preset, pairs = own_preset(tmp_path, few, "few")
-    run = runs.create(preset, name="few", pairs=pairs, start_from="letters")
-    train_run(run.folder)
-    tensors, facts = read_tensors(run.folder.best)
+def test_weights_with_other_facts_are_refused(tmp_path, few_letters, trained_letters, fact, value, message):
+    _, pairs = few_letters
+    tensors, facts = read_tensors(RunFolder(trained_letters, "few").best)
     facts |= {fact: value}
     with pytest.raises(LabError, match=message):
         import_weights(tmp_path / "elsewhere", serialize(tensors, facts), pairs=pairs)
@@ -241,8 +258,7 @@ def test_weights_with_other_facts_are_refused(tmp_path, runs, letters, fact, val
         ({"task.family": "addition"}, "the task has 1 source tokens that first does not know: +"),
     ],
 )
-def test_another_model_or_vocabulary_is_refused_by_name(tiny, runs, changes, message):
-    train_run(runs.create(tiny, name="first").folder)
+def test_another_model_or_vocabulary_is_refused_by_name(tiny, runs, first, changes, message):
     with pytest.raises(ConfigError) as error:
         runs.create(tiny.with_changes(changes), name="second", start_from="first")
     assert message in str(error.value)
@@ -287,9 +303,7 @@ def test_an_imported_model_has_nothing_to_train_on_by_itself(tmp_path, runs):
 # --- the command line -----------------------------------------------------------------------------------------------
 
 
-def test_train_from_a_run(tiny, root, capsys):
-    train_run(RunFolder.create(root, tiny, name="first"))
-
+def test_train_from_a_run(tiny, root, first, capsys):
     def core(*arguments: str) -> int:
         return main(["--checkpoints", str(root), "train", "--from", "first", *arguments])
 

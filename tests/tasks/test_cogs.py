@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from functools import cache
 
 import pytest
 import torch
@@ -25,10 +26,12 @@ UNACCUSATIVE, OMITTED, UNERGATIVE = (
 AFTER_SUBJECT = rf" \w+(?: {NOUN_PHRASE}(?: (?:to )?{NOUN_PHRASE})?| to \w+)? \."
 
 
+@cache
 def cogs(**options) -> Cogs:
     return build_task(CogsConfig(**options))
 
 
+@cache
 def sentences(task: Cogs, split: str, name: str = "") -> list[str]:
     """Return the sentences of a split that are of a generalization set, or of none."""
     table = task.table
@@ -74,9 +77,9 @@ def by_counting(sentence: str) -> str:
     return "".join(definite) + " AND ".join(fact for _, _, fact in sorted(said, key=lambda each: each[:2]))
 
 
-def test_every_sentence_has_the_logical_form_that_counting_gives_it():
+def test_sentences_have_the_logical_form_that_counting_gives_them():
     task = cogs()
-    for row in range(len(task.table)):
+    for row in range(0, len(task.table), 5):  # of every construction, hundreds
         words = task.src_vocab.decode(task.table.src.row(row))
         if len(words) > 1:
             found = " ".join(task.tgt_vocab.decode(task.table.tgt.row(row)))
@@ -170,7 +173,7 @@ def test_training_shows_each_tested_word_once():
     assert {"shark", "Paula", "crawl"} < {*alone}
 
 
-@pytest.mark.parametrize("max_depth", [3, 12])
+@pytest.mark.parametrize("max_depth", [12, 3])  # the tables of the last two sections are kept
 def test_deeper_sets_have_every_depth_alike_and_fit_the_section(max_depth):
     task = cogs(max_depth=max_depth)
     for name, pattern in (("deeper clauses", r" that "), ("deeper phrases", PHRASE)):

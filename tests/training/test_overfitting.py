@@ -1,6 +1,7 @@
 """Overfitting is said while it happens, in the numbers measured; and ``training.patience`` stops a run early."""
 
 import re
+from itertools import islice
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.support.trainings import train_run
 OVERFIT = {
     "training.training_sequences": 8,
     "training.batch_size": 8,
-    "training.steps": 300,
+    "training.steps": 150,
     "training.warmup_steps": 1,
     "training.learning_rate": 0.01,
     "training.schedule": "constant",
@@ -93,7 +94,7 @@ def test_the_command_line_and_the_report_say_it(tiny, root, tmp_path, capsys):
     assert main(["--checkpoints", str(root), "train", "--preset", str(preset), "--run", "overfits"]) == 0
     printed = capsys.readouterr().out
     first, last = SENTENCE.finditer(printed)
-    assert printed.index("step 300") > first.start()  # it is said while the run trains
+    assert printed.index("step 150") > first.start()  # it is said while the run trains
     run = Runs(root)["overfits"]
     evaluations = run.history.evaluations()
     best = evaluations["step"].index(run.info.best_step)
@@ -114,28 +115,27 @@ def test_patience_stops_a_run_after_that_many_evaluations_without_a_better_loss(
     folder = RunFolder.create(root, tiny.with_changes(OVERFIT | {"training.patience": 3}), name="early")
     info = train_run(folder)
     assert info.status == "finished"
-    assert info.step == info.best_step + 30 < 300
+    assert info.step == info.best_step + 30 < 150
     assert info.message == (
         f"stopped early at step {info.step}: no better validation loss in 3 evaluations after step {info.best_step}, "
         "whose weights are the best"
     )
     report = write_report(Runs(root)["early"], sequences=20)
-    assert f"Training {info.message}; 300 steps were planned." in report.markdown
+    assert f"Training {info.message}; 150 steps were planned." in report.markdown
     assert "not finished" not in report.markdown
 
 
 def test_a_run_with_patience_is_that_without_up_to_its_end_also_when_resumed(tiny, root):
     early = tiny.with_changes(OVERFIT | {"training.patience": 3})
-    patient = [event.loss for event in train(new_state(tiny.with_changes(OVERFIT))) if isinstance(event, StepEvent)]
-    events = list(train(new_state(early)))
+    *events, end = train(new_state(early))
+    assert isinstance(end, EndEvent)
     losses = [event.loss for event in events if isinstance(event, StepEvent)]
-    assert losses == patient[: len(losses)]
-    assert isinstance(events[-1], EndEvent)
-    whole, halves = (RunFolder.create(root, early, name=name) for name in ("whole", "halves"))
-    info = train_run(whole)
-    train_run(halves, stop_after=info.step - 5)
-    assert train_run(halves).step == info.step
-    assert train_run(whole).step == info.step  # it ends at once
+    patient = (event.loss for event in train(new_state(tiny.with_changes(OVERFIT))) if isinstance(event, StepEvent))
+    assert losses == list(islice(patient, len(losses)))
+    halves = RunFolder.create(root, early, name="halves")
+    train_run(halves, stop_after=end.step - 5)
+    assert train_run(halves).step == end.step
+    assert train_run(halves).step == end.step  # it ends at once
 
 
 def test_no_preset_stops_early_and_patience_is_a_number_of_evaluations(tiny):
