@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     if seen.note:
         print(f"note      {seen.note}")
     if seen.is_unsure is not None:
-        print(f"{'unsure' if seen.is_unsure else 'sure':8}  {SURENESS[seen.is_unsure]}")
+        print(f"{'unsure' if seen.is_unsure else 'likely':8}  {SURENESS[seen.is_unsure]}")
     print(f"strategy  {format_strategy(strategy)}")
     if trained.interventions:
         print(f"heads     {trained.interventions}")

@@ -77,9 +77,9 @@ class OwnPairs(PairTask):
         """
         if self._table is None:
             raise UnavailableError(
-                "this model is published without its pairs, which measuring it needs. They are from "
-                f"{self._config.origin}. evaluate, report, compare, analyze and gradients take their file: --pairs "
-                f"FILE, whose SHA-256 must be task.data={self._config.data}"
+                "This model is published without its pairs, which measuring it needs. They are from "
+                f"{self._config.origin}. On the command line, evaluate, report, compare, analyze and gradients take "
+                f"their file: --pairs FILE, whose SHA-256 must be task.data={self._config.data}"
             )
         return self._table
 

@@ -46,3 +46,9 @@ def test_an_input_of_which_the_vocabulary_has_nothing_is_refused(translator):
 def test_a_long_list_is_cut(translator):
     with pytest.raises(InputError, match=r"い, う, え, お, か, き, く and 2 more$"):
         read_input(translator.model, translator.task, "あいうえおかきくけこ")
+
+
+def test_spaces_at_the_ends_of_a_sentence_change_nothing(translator):
+    assert read_input(translator.model, translator.task, "  I love you. ") == read_input(
+        translator.model, translator.task, "I love you."
+    )

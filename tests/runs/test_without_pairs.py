@@ -61,7 +61,7 @@ def test_commands_that_measure_it_take_the_file(root, capsys, command):
 @pytest.mark.parametrize(
     ("pairs", "message"),
     [
-        ([], f"published without its pairs, which measuring it needs. They are from {ORIGIN}. evaluate, report, "),
+        ([], f"published without its pairs, which measuring it needs. They are from {ORIGIN}. On the "),
         (["other.tsv"], "other.tsv holds other pairs, with SHA-256"),
         (["nowhere.tsv"], "the file with these pairs is missing"),
     ],

@@ -46,12 +46,13 @@ export function mount({ element, trigger, props, watch }) {
     setText(part("ground"), isShown ? (value.held_out ? "held out: training never reads this input" : "not held out: training may have read this input") : "");
   }
 
-  /** Say whether the answer is as probable as the model's correct ones; nothing where that was not measured. */
-  function showSureness({ unsure }) {
-    part("sureness").hidden = unsure == null;
+  /** Say whether the answer is as probable as the model's correct ones; nothing where that was not measured, or it is wrong. */
+  function showSureness({ unsure, correct, texts }) {
+    part("sureness").hidden = unsure == null || (!unsure && !texts && correct === false);
     part("sureness").className = "sureness " + (unsure ? "unsure" : "muted");
-    setText(part("sureness"), (unsure ? "Unsure: its tokens are less probable on average than" : "Its tokens are as probable on average as")
-      + " in nine of ten of the model’s correct validation answers" + (unsure ? "." : ", or 90 % or more."));
+    setText(part("sureness"), unsure
+      ? "Unsure: its tokens are less probable on average than in nine of ten of the model’s correct validation answers."
+      : "Its tokens are as probable on average as in the model’s correct validation answers, which does not make it right.");
   }
 
   /** Show the note from Python, whether EOS is missing, and the decoding time. */

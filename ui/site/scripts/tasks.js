@@ -9,7 +9,7 @@ export function tokenize(facts, text) {
   const { task, examples, source_tokens, first_symbol, has_unk, model } = facts;
   const typed = (task.reads === "letters" ? text : text.replaceAll(",", " ")).trim();
   if (!typed) throw new Problem("The input is empty; an example: " + examples[0]);
-  const tokens = task.reads === "subwords" ? splitText(facts, text) : readers[task.reads](task, typed, examples);
+  const tokens = task.reads === "subwords" ? splitText(facts, text.trim()) : readers[task.reads](task, typed, examples);
   if (tokens.length + 2 > model.max_seq_len) {
     throw new Problem("The input has " + tokens.length + " tokens, " + (tokens.length + 2) + " with <BOS> and <EOS>; this model reads " + model.max_seq_len + ".");
   }
