@@ -116,7 +116,7 @@ def test_a_report_has_all_its_parts_as_markdown_and_as_one_page(reported):
         "| training sequences seen | 64 (1.6 epochs of 40) |",
         "| preset | tiny |",
         "| task | reverse 2–5 digits |",
-        "| how items are drawn | ",
+        "| how training inputs are drawn | ",
         "## Exact match by length",
         "inputs | exact match | tokens correct |",
         "| 10 | 100 | ",

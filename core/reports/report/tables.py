@@ -50,7 +50,7 @@ def run_table(run: ReportedRun) -> Rows:
         ["preset", preset.name],
         ["settings changed from the preset", NOT_SHIPPED if changes is None else changes or "none"],
         ["task", preset.task.summary],
-        ["how items are drawn", loaded.task.sampling],
+        ["how training inputs are drawn", loaded.task.sampling],
         ["model", preset.model.family],
         ["parameters", f"{count_parameters(loaded.model):,}"],
         ["began with", f"the weights of {info.start.text}" if info.start else "random weights"],

@@ -84,13 +84,13 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
     rows = answer.rows;
     const waiting = rows.filter((row) => row.needs_help).length;
     setText(button, waiting ? "Class (" + waiting + ")" : "Class");
-    button.title = waiting ? waiting + " need help" : "";
+    button.title = waiting ? waiting + (waiting === 1 ? " needs help" : " need help") : "";
     if (!parts) return;
     for (const each of [...chosen]) if (!rows.some((row) => row.number === each)) chosen.delete(each);
     showDoor(answer);
     showChosen();
     const finished = rows.filter((row) => row.status === "finished").length;
-    setText(parts.count, rows.length + " of at most " + answer.max + " students · " + finished + " finished" + (waiting ? " · " + waiting + " need help" : ""));
+    setText(parts.count, rows.length + " of at most " + answer.max + " students · " + finished + " finished" + (waiting ? " · " + waiting + (waiting === 1 ? " needs help" : " need help") : ""));
     parts.none.hidden = rows.length > 0;
     parts.table.hidden = rows.length === 0;
     if (!isPressed && drawn !== JSON.stringify(rows)) redraw();

@@ -207,7 +207,11 @@ export function mount({ element, trigger, props, server, watch }) {
     part("stop").disabled = true;
     ask("stop");
   });
-  part("resume").addEventListener("click", () => ask("resume"));
+  part("resume").addEventListener("click", async () => {
+    part("resume").disabled = true; // a second press would be refused, and the refusal would stay
+    await ask("resume");
+    part("resume").disabled = false;
+  });
   part("message-close").addEventListener("click", () => {
     if (part("message").dataset.lasting !== "true") closed = part("message-text").textContent;
     part("message").hidden = true;
