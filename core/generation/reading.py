@@ -1,11 +1,13 @@
 """A typed input as a model reads it."""
 
 from dataclasses import dataclass
+from typing import get_args
 
 from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import Task
 from core.text.pieces import spelled_in_bytes
+from core.text.subwords import Algorithm
 from core.text.vocab import UNK
 
 _NAMED = 8  # unknown characters or words at most in a message
@@ -42,6 +44,8 @@ def read_input(model: Seq2Seq, task: Task, text: str) -> Reading:
     Raises:
         InputError: the task refuses the text, it is too long for the model, or the vocabulary has nothing of it.
     """
+    if task.subwords is not None and task.subwords.source.algorithm in get_args(Algorithm):
+        text = text.strip()  # a keyboard adds a space after a sentence, which would be a piece of its own
     typed = task.tokenize(text)
     model.check_input_length(len(typed))
     ids = task.src_vocab.encode(typed)

@@ -5,7 +5,6 @@ from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import get_args
 
 import numpy as np
 import torch
@@ -13,7 +12,6 @@ import torch
 from core.tasks.data import add_bos_eos
 from core.tasks.task import Batch, Breakdown, Split, Task
 from core.text.pieces import shared_words
-from core.text.subwords import Algorithm
 from core.text.tokenizers import Tokenizer
 from core.text.validation import check_input_length, check_not_empty
 from core.text.vocab import PAD_ID, UNK, Vocab
@@ -264,10 +262,8 @@ class PairTask(Task):
         return pairs.to(generator.device)[fitting[order[:count]]]
 
     def tokenize(self, text: str) -> list[str]:
-        """Split typed text into tokens as the pairs were split, without spaces at its ends; see ``Task.tokenize``."""
+        """Split typed text into tokens as the pairs were split; see ``Task.tokenize``."""
         check_input_length(text)
-        if self.subwords is not None and self.subwords.source.algorithm in get_args(Algorithm):
-            text = text.strip()  # a keyboard adds a space after a sentence, which would be a piece of its own
         symbols = self.tokenizers[0].tokenize(text)
         check_not_empty(symbols, example=self.examples[0])
         self.src_vocab.encode(symbols)
