@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from core.generation.reading import read_input
 from core.interpret.attribution import (
     activation_patching,
     decoder_lens,
@@ -60,7 +61,12 @@ def explain(loaded: Trained, options: argparse.Namespace) -> int:
     if step < 1:
         raise InputError(f"--step={step} must be at least 1")
     prediction = prediction_at(
-        model, task, task.tokenize(options.why), step=step - 1, target=options.token, foil=options.foil
+        model,
+        task,
+        read_input(model, task, options.why).symbols,
+        step=step - 1,
+        target=options.token,
+        foil=options.foil,
     )
     output = task.tgt_vocab.decode(until_eos(prediction.answer))
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}")

@@ -38,15 +38,24 @@ class Reading:
         return f"not in the vocabulary, read as {read_as}: {named(self.unknown)}"
 
 
+def typed_tokens(task: Task, text: str) -> list[str]:
+    """Split a typed input into tokens.
+
+    Raises:
+        InputError: the task refuses the text.
+    """
+    if task.subwords is not None and task.subwords.source.algorithm in get_args(Algorithm):
+        text = text.strip()  # a keyboard adds a space after a sentence, which would be a piece of its own
+    return task.tokenize(text)
+
+
 def read_input(model: Seq2Seq, task: Task, text: str) -> Reading:
     """Split a typed input into tokens and look up their ids.
 
     Raises:
         InputError: the task refuses the text, it is too long for the model, or the vocabulary has nothing of it.
     """
-    if task.subwords is not None and task.subwords.source.algorithm in get_args(Algorithm):
-        text = text.strip()  # a keyboard adds a space after a sentence, which would be a piece of its own
-    typed = task.tokenize(text)
+    typed = typed_tokens(task, text)
     model.check_input_length(len(typed))
     ids = task.src_vocab.encode(typed)
     symbols = task.src_vocab.decode(ids)

@@ -241,7 +241,7 @@ def _read_prefix(task: Task, prefix: str, max_seq_len: int) -> list[int]:
         return []
     try:
         if task.subwords is not None:
-            tokens = task.subwords.sides[1].tokenize(prefix)
+            tokens = task.subwords.sides[1].tokenize(prefix.strip())  # as an input is read
         else:
             tokens = task.tokenize(prefix) if task.tgt_vocab is task.src_vocab else prefix.split()
         ids = task.tgt_vocab.encode(tokens)

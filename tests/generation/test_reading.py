@@ -2,6 +2,7 @@
 
 import pytest
 
+from core.__main__ import main
 from core.generation import GREEDY
 from core.generation.reading import read_input
 from core.generation.translation import translate
@@ -52,3 +53,14 @@ def test_spaces_at_the_ends_of_a_sentence_change_nothing(translator):
     assert read_input(translator.model, translator.task, "  I love you. ") == read_input(
         translator.model, translator.task, "I love you."
     )
+
+
+def test_spaces_at_the_ends_change_no_explanation_and_no_forced_beginning(translator, capsys):
+    printed = []
+    for typed in ("I love you.", " I love you. "):
+        assert main(["analyze", "--run", TRANSLATOR, "--why", typed, "--method", "parts"]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    answers = [translator.decode("I love you.", prefix=prefix).output for prefix in ("Sie", " Sie ")]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == "▁Sie"

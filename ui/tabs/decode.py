@@ -8,6 +8,7 @@ from gradio.components import Component
 
 from core.config.tasks import NOT_HERE
 from core.generation import Strategy
+from core.generation.reading import typed_tokens
 from core.generation.translation import Translation, translate
 from core.interpret.health import HeadMarks, head_marks
 from core.interpret.health_course import health_steps
@@ -237,7 +238,7 @@ def readable_input(run: Run, text: str) -> tuple[str, str]:
 
 def _is_readable(task: Task, text: str, max_seq_len: int) -> bool:
     try:
-        ids = task.src_vocab.encode(task.tokenize(text))
+        ids = task.src_vocab.encode(typed_tokens(task, text))
     except InputError:
         return False
     return len(ids) + 2 <= max_seq_len and any(each != UNK_ID for each in ids)

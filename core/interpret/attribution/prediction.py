@@ -82,7 +82,7 @@ def prediction_at(
 
     Args:
         model: in evaluation mode.
-        symbols: the input, as ``task.tokenize`` or ``Inspection.symbols`` returns it.
+        symbols: the input, as ``read_input`` or ``Inspection.symbols`` returns it.
         step: the decoding step, from 0; the last one of an answer produces EOS.
         target: the token to explain; None for the answer's token at that step.
         foil: the token to compare with; None explains the target alone.

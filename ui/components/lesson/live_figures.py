@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 from pydantic import Field
 
+from core.generation.reading import typed_tokens
 from core.interpret.ablation import exact_match_with
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions
@@ -127,7 +128,7 @@ def _figure(runs: VisitorRuns, needed: type[Seq2Seq], function: Callable, reques
     texts = {"input": request.input} | ({"other": request.other} if isinstance(request, OrdersRequest) else {})
     for field, text in texts.items():
         runs.limits.check_text(field, text)
-        if len(loaded.task.tokenize(text) if text else ()) > MAX_TOKENS:
+        if len(typed_tokens(loaded.task, text) if text else ()) > MAX_TOKENS:
             raise InputError(
                 f"{field} has more than {MAX_TOKENS} tokens; the figures of a lesson show at most that many"
             )
