@@ -38,6 +38,16 @@ FIGURES = {
 }
 
 
+def losses_of_the_loop(name, *, relative_change=0.0):
+    """The first losses in PyTorch, where every weight is first changed by about this share of itself."""
+    state, generator = new_state(load_preset(name)), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weights in state.model.parameters():
+            weights.mul_(1 + relative_change * torch.randn(weights.shape, generator=generator))
+    steps = (event for event in train(state) if isinstance(event, StepEvent))
+    return np.array([event.loss for event, _ in zip(steps, range(UPDATES), strict=False)])
+
+
 @pytest.mark.parametrize("name", COMPARED)
 def test_first_losses_are_those_of_the_loop(page, name):
     found = page.evaluate(
@@ -51,9 +61,10 @@ def test_first_losses_are_those_of_the_loop(page, name):
         }""",
         [name, UPDATES],
     )
-    steps = (event for event in train(new_state(load_preset(name))) if isinstance(event, StepEvent))
-    expected = [event.loss for event, _ in zip(steps, range(UPDATES), strict=False)]
-    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
+    expected = losses_of_the_loop(name)
+    rounded = np.abs(losses_of_the_loop(name, relative_change=1e-7) - expected)
+    print(f"{name}: {np.abs(found - expected).max():.1e} from PyTorch's, {rounded.max():.1e} with weights rounded")
+    np.testing.assert_array_less(np.abs(found - expected), np.maximum(1e-5, 4 * np.maximum.accumulate(rounded)))
 
 
 def test_answers_and_attention_of_a_thousand_inputs(page):
