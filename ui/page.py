@@ -31,8 +31,6 @@ from ui.serving.guarded_page import GuardedPage
 from ui.tabs import attention, compare, decode, lessons, report, sweep, train
 from ui.updates import Updates, by_name
 
-MAX_INPUT = 2_000  # characters of an input in the page's address
-
 
 @dataclass(frozen=True)
 class DecodeRequest:
@@ -211,13 +209,13 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
     is_missing = bool(named and not can_open(runs, named))
     run = None if is_missing else named or _run_to_open(runs)
     strategy = strategy_form.from_query(query)
-    text = query.get("input", "")[:MAX_INPUT] or _first_example(runs, run)
+    text = query.get("input", "") or _first_example(runs, run)
     missing = readable_name(named)[:60] if named and is_missing else None
     return {
         **current_run(run, missing=missing, translator=shipped_translator(runs)),
         "text": text,
         "spec": interventions.from_query(query, run),
-        **strategy_form.shown(strategy, query.get("prefix", "")[:MAX_INPUT]),
+        **strategy_form.shown(strategy, query.get("prefix", "")),
         "compared": compare.picker_value(runs, query),
     }
 
@@ -357,7 +355,7 @@ def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> 
 
 def _picked_sentence(event: gr.EventData) -> str:
     """Return a sentence of the input as the new input."""
-    return event_text(event, "text")[:MAX_INPUT]
+    return event_text(event, "text")
 
 
 def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> Updates:
@@ -395,7 +393,7 @@ def _last_layer_value(current_decode: CurrentDecode | None, **selection: Any) ->
 
 
 def _picked_failure(event: gr.EventData) -> Failure:
-    return Failure(event_text(event, "run"), event_text(event, "text")[:MAX_INPUT], event_number(event, "step"))
+    return Failure(event_text(event, "run"), event_text(event, "text"), event_number(event, "step"))
 
 
 def _inspect_failure(runs: VisitorRuns, run: str | None, failure: Failure) -> Updates:

@@ -42,8 +42,8 @@ def measure_padding_effect(
     pairs = outputs.pairs[:COMPARED]
     alone = Outputs(pairs, outputs.tokens[:COMPARED], outputs.log_probs[:COMPARED])
     padded = decode_padded(model, pairs, strategy=strategy, max_steps=model.max_seq_len)
-    effect = PaddingEffect(len(pairs), alone.exact_match, padded.exact_match)
     if headline_of(task).bleu_tokenizer is None:
-        return effect
-    bleu = [found.bleu for each in (alone, padded) if (found := each.quality(task))]
-    return PaddingEffect(effect.sequences, effect.alone, effect.padded, *bleu)
+        bleu = []
+    else:
+        bleu = [found.bleu for each in (alone, padded) if (found := each.quality(task))]
+    return PaddingEffect(len(pairs), alone.exact_match, padded.exact_match, *bleu)

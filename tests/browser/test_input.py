@@ -49,6 +49,9 @@ def test_an_input_that_the_next_run_cannot_read_becomes_an_example_and_a_long_on
     expect(message).to_contain_text("max_seq_len=")
     expect(message).to_be_in_viewport()
     expect(page.locator("#viewer canvas.map")).to_be_hidden()
+    field.fill("a b " * 600)  # nothing is cut off on the way
+    field.press("Enter")
+    expect(message).to_contain_text("2,400 characters; the maximum is 2,000")
 
 
 def test_the_former_answer_is_marked_while_another_input_is_typed(page: Page):

@@ -90,7 +90,6 @@ def build_input() -> InputRow:
                 placeholder="Type an input or choose an example",
                 lines=1,
                 max_lines=6,
-                max_length=2000,
                 scale=5,
                 elem_id="input",
             )
