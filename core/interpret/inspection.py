@@ -25,7 +25,7 @@ NUM_CANDIDATES = 5
 
 SURENESS = {
     True: "its tokens are less probable on average than in nine of ten correct validation answers",
-    False: "its tokens are as probable on average as in correct validation answers, which does not make it right",
+    False: "its tokens are about as probable as in correct validation answers, which does not make it right",
 }
 """What is known about an answer, by ``Inspection.is_unsure``."""
 

@@ -52,7 +52,7 @@ export function mount({ element, trigger, props, watch }) {
     part("sureness").className = "sureness " + (unsure ? "unsure" : "muted");
     setText(part("sureness"), unsure
       ? "Unsure: its tokens are less probable on average than in nine of ten of the model’s correct validation answers."
-      : "Its tokens are as probable on average as in the model’s correct validation answers, which does not make it right.");
+      : "Its tokens are about as probable as in the model’s correct validation answers, which does not make it right.");
   }
 
   /** Show the note from Python, whether EOS is missing, and the decoding time. */
