@@ -99,7 +99,7 @@ def _print_run(loaded: Trained, strategy: Strategy) -> None:
     of_each = "of each" if isinstance(loaded.model, Ensemble) else f"from step {loaded.step}"
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, {of_each}")
     print(f"parameters      {count_parameters(loaded.model):9,}")
-    print(f"test sequences  distinct, held out; {loaded.task.sampling}")
+    print(f"test sequences  distinct, held out; training inputs: {loaded.task.sampling}")
     if strategy != GREEDY:
         print(f"strategy        {format_strategy(strategy)}")
 

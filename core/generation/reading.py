@@ -73,4 +73,5 @@ def read_input(model: Seq2Seq, task: Task, text: str) -> Reading:
 def named(unknown: list[str] | tuple[str, ...]) -> str:
     """Return unknown characters or words as a list of at most eight."""
     more = len(unknown) - _NAMED
-    return ", ".join(unknown[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    shown = [each if each.strip() else "white space" for each in unknown[:_NAMED]]
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

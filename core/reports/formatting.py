@@ -16,13 +16,15 @@ _UNITS = (  # name, seconds, and the seconds above which the next unit is used
 
 
 def percent(fraction: float) -> str:
-    """Format a fraction (0-1) with one decimal; ``100 %`` and ``0 %`` only if it is exactly 1 or 0."""
+    """Format a fraction (0-1) with one decimal, two near 0 and 1; ``100 %`` and ``0 %`` only if it is exact."""
     if fraction in (0, 1):
         return f"{fraction * 100:.0f}{_SPACE}%"
     text = f"{fraction * 100:.1f}"
     if text == "100.0":
         return f"{int(fraction * 1e4) / 100:.2f}{_SPACE}%" if fraction < 0.9999 else f">{_SPACE}99.99{_SPACE}%"
-    return f"<{_SPACE}0.1{_SPACE}%" if text == "0.0" else f"{text}{_SPACE}%"
+    if fraction < 0.001:
+        return f"{fraction * 100:.2f}{_SPACE}%" if fraction >= 0.0001 else f"<{_SPACE}0.01{_SPACE}%"
+    return f"{text}{_SPACE}%"
 
 
 def headline_text(figures: Sequence[HeadlineFigure]) -> str:

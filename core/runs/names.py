@@ -152,7 +152,7 @@ def validate_name(field: str, text: str, *, max_length: int) -> str:
 def check_unique(title: str, others: Iterable[str]) -> None:
     """Raise InputError if another run has this title; capital letters and kinds of spaces make no difference."""
     if folded(title) in map(folded, others):
-        raise InputError(f"title={title!r} is the title of another run; choose another one")
+        raise InputError(f"another run has the title {title!r}; choose another one")
 
 
 def read_title(folder: Path) -> str:

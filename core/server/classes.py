@@ -234,7 +234,7 @@ class Classes:
                 raise ClassError("you teach a class; end it before you join one")
             others = [each for each in (*found.students, *found.applicants) if each.owner != owner]
             if any(look_alike(each.nickname, nickname) for each in others):
-                raise ClassError(f"nickname={nickname!r} is taken in this class; choose another one")
+                raise ClassError(f"the nickname {nickname} is taken in this class; choose another one")
             if (student := found.student(owner)) is not None:
                 return self._replace(found, student, nickname=nickname)
             if len(found.students) >= self._limits.max_students:
@@ -322,7 +322,9 @@ class Classes:
                 return each
         if re.fullmatch(CODE_PATTERN, plain):
             self._wrong_codes.count(site_of(network))
-        raise ClassError(f"no open class has the code {code[:20]!r}; it has {CODE_LENGTH} letters and digits")
+        raise ClassError(
+            f"no class is open with the code {code.strip()[:20]}; a code has {CODE_LENGTH} letters and digits"
+        )
 
     def _taught(self, owner: str) -> Class:
         if (taught := self.taught_by(owner)) is None:

@@ -79,7 +79,7 @@ class OwnPairs(PairTask):
             raise UnavailableError(
                 "This model is published without its pairs, which measuring it needs. They are from "
                 f"{self._config.origin}. On the command line, evaluate, report, compare, analyze and gradients take "
-                f"their file: --pairs FILE, whose SHA-256 must be task.data={self._config.data}"
+                f"their file: --pairs FILE, with the SHA-256 {self._config.data}"
             )
         return self._table
 

@@ -62,6 +62,7 @@ def open_lesson(page: Page, name: str) -> None:
         menu.click()
     page.locator(f"#lesson .list button[value={name}]").click()
     expect(page.locator(f"#lesson .list button[value={name}]")).to_have_attribute("aria-current", "true")
+    expect(page.locator("#lesson article:visible .title")).not_to_be_empty()
 
 
 def choose_preset(page: Page, name: str, *, timeout: float | None = None) -> None:

@@ -156,6 +156,7 @@ def test_without_the_head_the_answer_changes_as_ablation_says(viewer):
     page.locator("#heads button[title='cross.2.3']").click()
     expect(viewer.locator(".story .replaced")).to_have_text("The output used is not this sum: the head is ablated.")
     expect(viewer.locator(".story-steps .step").last).to_contain_text("This head is ablated already.")
+    expect(viewer).to_contain_text("This head is ablated, so nothing of this reaches the model.")
 
 
 def test_why_this_answer_is_explained_four_ways(viewer):

@@ -105,7 +105,7 @@ def test_training_survives_a_reload_and_the_address_restores_the_view(
     wait_for_more_steps(page)
     assert page.evaluate(STEPS_SHOWN) > stopped_at
     hurry()
-    expect(page.locator(STATUS)).to_contain_text("finished, exact match", timeout=180_000)
+    expect(page.locator(STATUS)).to_contain_text("finished, validation exact match", timeout=180_000)
     expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 600")
     expect(page.get_by_role("button", name="Stop")).to_be_disabled()  # there is nothing left to stop
 

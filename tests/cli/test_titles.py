@@ -71,7 +71,7 @@ def test_rename_stores_a_title_and_restores_the_default(lab, root):
         (("../x", "Mine"), "run='../x' is not a valid name"),
         (("tiny-1", "x" * 61), "title has 61 characters; it must have 1 to 60"),
         (("tiny-1", "a\nb"), "title has the character U+000A at position 2"),
-        (("tiny-1", "TINY 2"), "title='TINY 2' is the title of another run"),
+        (("tiny-1", "TINY 2"), "another run has the title 'TINY 2'"),
     ],
 )
 def test_a_title_that_cannot_be_given_is_refused_in_one_line(lab, root, arguments, message):

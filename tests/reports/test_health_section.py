@@ -27,7 +27,7 @@ def snapshots(saved: Runs) -> list[Snapshot]:
 def test_the_tables_have_the_last_figures(saved):
     last, section = snapshots(saved)[-1], health_section(snapshots(saved))
     assert section.step == last.step == 8
-    assert section.perplexity == f"{last.health.perplexity:.3g}"
+    assert section.perplexity == f"{last.health.perplexity:.4f}"
     parts = {row[0]: row[1:] for row in section.parts[1:]}
     assert parts["output"] == [
         f"{last.health.gradient_norm['output']:.3g}",

@@ -32,7 +32,8 @@ from tests.support.trainings import train_run
         (0.9996, "99.96 %"),
         (0.99996, "> 99.99 %"),
         (0.99949, "99.9 %"),
-        (0.0001, "< 0.1 %"),
+        (0.00001, "< 0.01 %"),
+        (0.0005, "0.05 %"),
     ],
 )
 def test_percentages_are_never_rounded_to_all_or_none(share, written):

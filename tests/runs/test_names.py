@@ -142,9 +142,9 @@ def test_a_title_that_cannot_be_shown_in_one_line_is_refused(folder, title, mess
 
 def test_a_title_of_another_run_is_refused_however_it_is_written(folder):
     for same in ("Große Ä", " GROSSE  a\u0308 ", "große\u00a0Ä", "Gro\u200dße Ä"):
-        with pytest.raises(InputError, match="is the title of another run; choose another one"):
+        with pytest.raises(InputError, match=r"another run has the title .* choose another one"):
             folder.rename(same, others=["Große Ä"])
-    with pytest.raises(InputError, match="title='tiny 3' is the title of another run"):
+    with pytest.raises(InputError, match="another run has the title 'tiny 3'"):
         folder.rename("", others=["tiny 3"])
 
 

@@ -322,11 +322,11 @@ def test_a_title_must_differ_from_those_that_the_visitor_sees_and_from_no_others
     bens = lab.by(BEN).start(tiny)
     lab.by(ANNA).rename(first, "Mine")
     lab.runs.rename(first, "Mine")
-    with pytest.raises(InputError, match="title='MINE' is the title of another run"):
+    with pytest.raises(InputError, match="another run has the title 'MINE'"):
         lab.runs.rename(second, "MINE")
     assert lab.by(BEN).rename(bens, "Mine") == "Mine"  # says nothing about Anna's runs
     lab.by(ANNA).rename(second, "tiny 1")
-    with pytest.raises(InputError, match="title='tiny 1' is the title of another run"):
+    with pytest.raises(InputError, match="another run has the title 'tiny 1'"):
         lab.runs.rename(first, "")
     assert readable([lab.runs.start(tiny)]) == ["tiny-3"]
 

@@ -81,7 +81,7 @@ def test_wrong_codes_of_a_network_make_its_students_wait_for_the_teacher_and_kee
     opened = classes.open(owner("teacher"), SCHOOL)
     wrong = "2" * 8 if opened.code != "2" * 8 else "3" * 8
     for number in range(MAX_WRONG_CODES + 1):
-        assert "no open class has the code" in refused(classes.join, owner(f"g{number}"), SCHOOL, wrong, "G")
+        assert "no class is open with the code" in refused(classes.join, owner(f"g{number}"), SCHOOL, wrong, "G")
     join(classes, "anna", opened)
     assert classes.attended_by(owner("anna")) is None
     assert [each.nickname for each in classes.applied_to(owner("anna")).applicants] == ["anna"]
@@ -113,7 +113,7 @@ def test_a_teacher_admits_turns_away_and_keeps_the_seats_from_a_program(classes:
     classes.remove(owner("teacher"), [1, 2, 3])
     classes.set_door(owner("teacher"), "approval")
     classes.change_code(owner("teacher"))
-    assert "no open class has the code" in refused(join, classes, "fake4", opened)
+    assert "no class is open with the code" in refused(join, classes, "fake4", opened)
     opened = classes.taught_by(owner("teacher"))
     for name in ("anna", "fake5", "ben"):
         join(classes, name, opened)
@@ -171,7 +171,7 @@ def test_the_operator_lists_and_closes_classes(classes: Classes, tmp_path: Path,
     assert classes.taught_by(owner("teacher")) is None
     assert classes.attended_by(owner("anna")) is None
     classes.expire()
-    assert refused(join, classes, "ben", opened).startswith("no open class has the code")
+    assert refused(join, classes, "ben", opened).startswith("no class is open with the code")
 
 
 @pytest.mark.parametrize("nickname", ["Аna", "Anа", "Αna", "\u3164", "Anna\u3164", "A\u115fnna", "\u2800"])
@@ -257,7 +257,7 @@ def test_a_class_ends_by_its_teacher_or_after_hours_without_anybody(classes: Cla
     second = classes.open(owner("teacher"), SCHOOL)
     assert refused(classes.end, owner("anna")) == "you teach no open class"
     classes.end(owner("teacher"))
-    assert "no open class has the code" in refused(join, classes, "anna", second)
+    assert "no class is open with the code" in refused(join, classes, "anna", second)
     assert list((tmp_path / ".classes").iterdir()) == []
     classes.open(owner("teacher"), SCHOOL)
     for _ in range(MAX_HOURS):  # however often it is visited

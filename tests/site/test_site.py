@@ -55,7 +55,7 @@ def output(page: Page) -> list[str]:
 
 def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requests):
     train(page, "digits-reversal-fast")
-    expect(page.locator("#run-bar .status")).to_have_text("finished, exact match 100 %")
+    expect(page.locator("#run-bar .status")).to_have_text("finished, validation exact match 100 %")
     expect(page.locator("#bench-view .answer .mark.good")).to_have_count(4)
     assert int(page.locator("#bench-view .scrubber").get_attribute("max")) > 8  # the heads moved meanwhile
     page.locator("#measure-test").click()
@@ -209,7 +209,7 @@ def test_a_run_goes_to_the_program_and_back(page, tiny, tmp_path: Path):
     expect(page.locator("#train-problem")).to_contain_text("its task or its model is none of this site's")
     page.locator("#open-file").set_input_files(exported(RunFolder(DEFAULT_ROOT, "digits-reversal-shipped"), tmp_path))
     expect(page.locator("#run-bar .title")).to_have_text("digits-reversal-shipped")
-    expect(page.locator("#run-bar .status")).to_have_text("finished, exact match 100 %")
+    expect(page.locator("#run-bar .status")).to_have_text("finished, validation exact match 100 %")
     page.locator("#run-bar .run").click()
     expect(page.locator("#run-bar .item")).to_have_count(4)
 

@@ -207,7 +207,7 @@ def test_the_tokens_and_their_ids(loaded: Trained, model: Transformer):
 @claim(
     "tokens",
     "so their cosine is 1. Different digits have cosines near 0",
-    "The two 4s, whose cosine was 1, are still at about 0.9 after the first step, and below 0.5 after the second",
+    "whose cosine was 1, are still at about 0.9 after the first step, and below 0.5 after the second",
 )
 def test_the_similarity_of_tokens(loaded: Trained, model: Transformer):
     found = token_vectors(model, loaded.task, "4 8 4 9")

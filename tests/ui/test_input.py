@@ -71,7 +71,7 @@ def test_the_note_stands_before_the_message_of_the_decode(lab: Runs):
     assert text == EXAMPLE
     message = updates["message"]["text"]
     assert message.startswith("“three hundred” is not an input of ")
-    assert f"training steps). Its task: {lab[SHIPPED].preset.description}" in message
+    assert f"training steps). Its task: {lab[SHIPPED].preset.task.summary}" in message
     assert updates["current_decode"].inspection.output == list("9284")
 
 

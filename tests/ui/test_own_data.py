@@ -41,7 +41,7 @@ def test_pasted_pairs_become_a_preset_and_a_preview():
     )
     assert shown["problems"] == ["line 61: it has 1 column, not 2: source,target"]
     assert shown["pairs"][0] == ["100", "x"]
-    assert shown["warning"] == "1 of 61 rows (1.6 %) are skipped: other number of columns."
+    assert shown["warning"] == "1 of 61 rows (1.6 %) cannot be used: other number of columns."
     assert shown["readings"] == []
     assert shown["lengths"][1]["bars"] == [["1", 15], ["2", 15], ["3", 15], ["4", 15]]
     assert (preset.task.longest_source, preset.task.longest_answer) == (3, 4)

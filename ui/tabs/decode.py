@@ -180,8 +180,7 @@ def decode(
     message = f"Decoded with {current.title} ({loaded.kind} weights, after {loaded.step} training steps)"
     message += f", {interventions}" if interventions else ""
     message += f". Steps and attention are those of “{_shortened(text)}”" if results else ""
-    if description := loaded.preset.description:
-        message += f". Its task: {description}"
+    message += f". Its task: {loaded.preset.task.summary}"
     block = current.source_block
     heads = None if block is None else layer_value(current, block, current.num_layers(block))
     return current, _EMPTY | {

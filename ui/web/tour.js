@@ -7,7 +7,7 @@ const GAP = 12; // pixels between a card and its target
 const STOPS = [
   { tab: "train", at: "#rail", title: "Choose what to train",
     text: "A preset is a task with a model and settings. The quickest is chosen; its training time is measured on this machine. Press Train to start." },
-  { tab: "train", at: "#bench-view .loss-panel", title: "Loss and accuracy",
+  { tab: "train", at: "#bench-view .loss-panel, #bench-view .accuracy-panel", title: "Loss and accuracy",
     text: "They move while the model trains. Accuracy counts whole answers to inputs that the model is not trained on." },
   { tab: "train", at: "#bench-view .answers-panel", title: "What it answers now",
     text: "The same few inputs after every evaluation: at first the answers are noise, later they are right. Wrong tokens are underlined." },
@@ -19,7 +19,7 @@ const STOPS = [
 
 let onEnd = null;
 let card = null;
-let target = null;
+let targets = [];
 
 /** Start the tour at its first stop; `ended` is called at its end. */
 export function startTour(ended) {
@@ -30,9 +30,10 @@ export function startTour(ended) {
 function endTour() {
   onEnd();
   document.removeEventListener("keydown", onKey);
-  target?.classList.remove("tour-target");
+  for (const target of targets) target.classList.remove("tour-target");
   card?.remove();
-  card = target = null;
+  card = null;
+  targets = [];
 }
 
 function onKey(event) {
@@ -49,11 +50,11 @@ function showStop(number) {
 }
 
 function showCard({ at, title, text, buttons }) {
-  target?.classList.remove("tour-target");
+  for (const target of targets) target.classList.remove("tour-target");
   card?.remove();
-  target = document.querySelector(at);
-  target?.classList.add("tour-target");
-  target?.scrollIntoView({ block: "nearest" });
+  targets = [...document.querySelectorAll(at)];
+  for (const target of targets) target.classList.add("tour-target");
+  targets[0]?.scrollIntoView({ block: "nearest" });
   const heading = make("h3", { id: "tour-title" });
   const words = make("p", {});
   setText(heading, title);
@@ -67,19 +68,22 @@ function showCard({ at, title, text, buttons }) {
   card.querySelector(".main").focus({ preventScroll: true });
 }
 
-/** Put the card beside its target if there is room, otherwise at the bottom right. */
+/** Put the card beside its targets if there is room, otherwise at the bottom right. */
 function place() {
   const { offsetWidth: width, offsetHeight: height } = card;
   const right = innerWidth - width - GAP;
   const bottom = innerHeight - height - GAP;
-  const box = target?.getBoundingClientRect();
   const put = (left, top) => {
     card.style.left = Math.max(GAP, Math.min(right, left)) + "px";
     card.style.top = Math.max(GAP, Math.min(bottom, top)) + "px";
   };
-  if (!box) return put(right, bottom);
+  if (!targets.length) return put(right, bottom);
+  const boxes = targets.map((target) => target.getBoundingClientRect());
+  const edge = (side, most) => most(...boxes.map((box) => box[side]));
+  const box = { left: edge("left", Math.min), top: edge("top", Math.min), right: edge("right", Math.max), bottom: edge("bottom", Math.max) };
   if (box.right + GAP + width < innerWidth) return put(box.right + GAP, box.top + GAP);
   if (box.bottom + GAP + height < innerHeight) return put(box.left, box.bottom + GAP);
+  if (box.left - GAP - width > 0) return put(box.left - GAP - width, box.top + GAP);
   if (box.top - GAP - height > 0) return put(box.left, box.top - GAP - height);
-  return put(box.left - GAP - width, box.top + GAP);
+  return put(right, bottom);
 }

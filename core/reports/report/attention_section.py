@@ -155,17 +155,19 @@ def _first_and_last_steps(measurements: ReportMeasurements, steps: pd.DataFrame)
     }
     rows = [_part_row(name, group) for name, group in parts.items() if len(group)]
     columns = ["step", "attention on the correct source token", "argmax accuracy", "entropy", "token accuracy"]
-    eos, never = parts["EOS"], percent(1 - measurements.stopped)
+    eos = parts["EOS"]
+    never = (
+        f"{percent(1 - measurements.stopped)} of the outputs never end"
+        if measurements.stopped < 1
+        else "every output ends"
+    )
     probability = percent(float(measurements.sequences.eos_probability.mean()))
     sentences = ["The table compares the first and the last steps with those between."]
     if len(eos):
         fractions = _source_regions(eos).value_counts(normalize=True)
         regions = ", ".join(f"{percent(fraction)} on {region}" for region, fraction in fractions.items())
         sentences.append(f"At the step that should produce EOS, the largest weight is: {regions}.")
-    sentences.append(
-        f"After the reference answer, EOS has a probability of {probability} on average; {never} of the outputs never "
-        "end."
-    )
+    sentences.append(f"After the reference answer, EOS has a probability of {probability} on average; {never}.")
     return Answer("What happens at the beginning and at the end?", sentences, [columns, *rows])
 
 

@@ -55,7 +55,7 @@ def health_section(snapshots: Sequence[Snapshot]) -> HealthSection | None:
     header = ["head", *_of_heads(health).values(), "mark"]
     table = [header, *rows] if rows else []
     unlisted = max(0, len(shown) - MAX_LISTED)
-    return HealthSection(step, _text(health.perplexity), _parts(health), table, meanings, is_partial, unlisted)
+    return HealthSection(step, _perplexity(health.perplexity), _parts(health), table, meanings, is_partial, unlisted)
 
 
 def _parts(health: Health) -> Rows:
@@ -90,3 +90,7 @@ def _of_heads(health: Health) -> dict[str, str]:
 
 def _text(value: Figure) -> str:
     return "–" if value is None else f"{value:.3g}"
+
+
+def _perplexity(value: Figure) -> str:
+    return "–" if value is None else f"{value:.4f}"  # near 1 the digits after the point tell runs apart

@@ -121,7 +121,11 @@ def open_unpacked(path: Path) -> Iterator[BinaryIO]:
 def _check_start(file: BinaryIO, name: str) -> None:
     start = file.read(MAX_LINE_BYTES)
     if not start.removeprefix(codecs.BOM_UTF8).strip():
-        raise InputError(f"file={name[:60]!r} is empty, or begins with {MAX_LINE_BYTES:,} spaces")
+        raise InputError(
+            f"file={name[:60]!r} is empty"
+            if len(start) < MAX_LINE_BYTES
+            else f"file={name[:60]!r} begins with {len(start):,} spaces"
+        )
     if start.startswith(_UTF_16_MARKS):
         raise InputError(f"file={name[:60]!r} is UTF-16; save it as UTF-8")
     file.seek(len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0)

@@ -44,14 +44,14 @@ def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
 
 
 def skipped_share(result: IngestResult) -> str:
-    """Return a sentence that says how many rows are skipped, if there are any; "" for none."""
+    """Return a sentence that says how many rows cannot be used, if there are any; "" for none."""
     skipped = result.skipped.total()
     if not skipped:
         return ""
     total = skipped + result.pairs + result.duplicates + result.overlaps
-    kind, count = result.skipped.most_common(1)[0]
-    why = f"most of them as {kind}" if count < skipped else kind
-    return f"{skipped:,} of {total:,} rows ({100 * skipped / total:.1f} %) are skipped: {why}."
+    kinds = result.skipped.most_common()
+    why = kinds[0][0] if len(kinds) == 1 else ", ".join(f"{count:,} {kind}" for kind, count in kinds)
+    return f"{skipped:,} of {total:,} rows ({100 * skipped / total:.1f} %) cannot be used: {why}."
 
 
 def _reading_facts(result: IngestResult) -> list[tuple[str, str]]:

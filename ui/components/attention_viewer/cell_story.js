@@ -73,8 +73,9 @@ function story(shown, inNumbers) {
     const weight = cell.weights[chosen.column];
     const share = formatPercent(weight);
     if (!cell.visible[chosen.column]) return "The mask hides " + quoted(key) + " from " + quoted(read) + ": the weight is 0, whatever the score.";
+    const ablated = cell.replaced.includes("output") ? "This head is ablated, so nothing of this reaches the model. " : "";
     const from = produced === undefined ? quoted(read) + " takes " : "To write " + quoted(produced) + ", having read " + quoted(read) + ", this head takes ";
-    return from + share + " of what it brings from " + (produced === undefined ? "" : "the token ") + quoted(key) + ".";
+    return ablated + from + share + " of what it brings from " + (produced === undefined ? "" : "the token ") + quoted(key) + ".";
   }
 
   // ---- the steps ----

@@ -136,7 +136,9 @@ def role(runs: VisitorRuns) -> dict[str, Any]:
         return {"role": "student", "nickname": seat.nickname, "help": seat.asks_for_help, "handout": handout}
     if nickname := classroom.waits_as():
         return {"role": "waiting", "nickname": nickname}
-    return {"role": "none" if classroom.taught is None else "teacher"}
+    if classroom.taught is not None:
+        return {"role": "teacher"}
+    return {"role": "none", "hours": runs.limits.class_hours}
 
 
 # ---- the teacher

@@ -79,7 +79,7 @@ function makeView(element, server, pick) {
         make("div", { class: "fields" }, labeled("Code", code), labeled("Nickname", nickname), make("button", { type: "submit", class: "main" }, "Join")),
         make("p", { class: "faint" }, "No account is needed. Your teacher sees the runs that you start or resume in the class, which lesson you have open, and your answers to the questions of the lessons. Nothing else of yours.")),
       make("div", { class: "open-class" }, make("h3", {}, "Teach one"),
-        make("p", { class: "muted" }, "You get a code and a link for your students, and a board with everyone's run. The class ends when you end it, or after hours without a visit."),
+        make("p", { class: "muted" }, "You get a code and a link for your students, and a board with everyone's run. The class ends when you end it, or after " + (role?.hours === 1 ? "an hour" : role?.hours + " hours") + " without a visit."),
         make("button", { type: "button", class: "open", onclick: async () => showRole((await call("open")) ?? role) }, "Open a class")));
     (code.value ? nickname : code).focus();
   }
@@ -163,7 +163,7 @@ function makeView(element, server, pick) {
     line.replaceChildren(...[
       make("span", { class: "who" }, "Class · ", make("bdi", {}, role.nickname)),
       make("button", { type: "button", class: "help", "aria-pressed": String(help), "data-does": "help", onclick: () => askForHelp(!help) },
-        help ? "Your teacher knows. Press when you need no help" : "I need help"),
+        help ? "Your teacher knows. Press when you no longer need help" : "I need help"),
       isNew ? make("span", { class: "handout", role: "status" }, handoutText(handout.parameters),
         make("button", { type: "button", class: "main open-handout", "data-does": "open", onclick: openHandout }, "Open"),
         make("button", { type: "button", "aria-label": "Close this message", "data-does": "close", onclick: closeHandout }, "✕")) : "",

@@ -157,7 +157,7 @@ export function makeBugLesson(element, train) {
 
   function show(next) {
     lesson = next;
-    setText(part("title"), lesson.title);
+    setText(element.querySelector(".lesson .title"), lesson.title); // the articles of other lessons have titles, too
     setText(part("breaks"), lesson.broken);
     fillText("question", "Predict");
     part("guess").value = guesses.get(lesson.name) ?? "";

@@ -37,11 +37,11 @@ export function mount({ element, trigger, props, server, watch }) {
     return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
   }
 
-  function statusText({ status, queue_position: position, seconds_to_start: wait, headline, step }) {
+  function statusText({ status, queue_position: position, seconds_to_start: wait, headline, step, watched }) {
     if (status === "queued" && position) return queueText(position) + (wait == null ? "" : ", starts in about " + formatSeconds(wait));
     const result = formatResult({ headline });
     if (status === "finished" && !step) return "imported"; // from another program
-    if (status === "finished" && result) return "finished, " + result;
+    if (status === "finished" && result) return "finished, " + (watched ? "" : "validation ") + result; // a watched loop chooses its batch
     return STATUS[status] ?? status;
   }
 

@@ -126,8 +126,11 @@ export function runMenu({ element, server, pick, gone, renamed }) {
 
   async function renameRun(event) {
     event.preventDefault();
-    const answer = await request("rename", { title: part("rename-input").value }, "Renamed.");
+    const title = part("rename-input").value;
+    if ([...title.trim()].length > MAX_TITLE) return; // the rule is in red
+    const answer = await request("rename", { title }, "Renamed.");
     if (!answer) return;
+    if (!title.trim()) setText(part("outcome"), "The run has its first name again.");
     part("rename-input").blur();
     showActions(answer);
     renamed();

@@ -26,7 +26,8 @@ export function mount({ element, trigger, props, server, watch }) {
 
   function stateText(run) {
     if (!run.ready) return "no weights yet";
-    const measured = formatResult(run, 2);
+    const result = formatResult(run, 2);
+    const measured = result && "validation " + result;
     if (run.status === "finished") return measured || "finished";
     return run.status + " at " + run.step + (measured ? " · " + measured : "");
   }
@@ -71,7 +72,7 @@ export function mount({ element, trigger, props, server, watch }) {
       const isOtherTask = own >= 0 && at !== own;
       section.classList.toggle("other-task", isOtherTask);
       setText(section.querySelector(".why"), isOtherTask
-        ? "Another task than the selected runs, or other settings of it, such as tokens: only runs with the same are compared."
+        ? "A different task, or different settings of it, such as tokens. Only runs of the same task can be compared."
         : namesOf(task).length > 1 ? "" : "Only one run. A comparison needs another one of this task"
           + (task.rivals.length ? ", such as one of these presets:" : "."));
       for (const row of rows.filter((each) => each.task === task)) {
