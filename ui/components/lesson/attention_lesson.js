@@ -47,8 +47,9 @@ function makeSection(lesson, section, server, takeError, onAnswer) {
 export function showAttentionLesson(article, lesson, { server, onAnswer, next }) {
   const field = make("input", { type: "text", maxlength: 200, spellcheck: "false", autocomplete: "off", id: "lesson-input" });
   const error = make("p", { class: "bad", role: "alert" });
+  let drawn = ""; // the input of the figures
   const showError = (text) => {
-    setText(error, text);
+    setText(error, text && drawn ? text + "; the figures below are those of " + drawn : text);
     field.setAttribute("aria-invalid", String(Boolean(text)));
   };
   let isNew = false; // the input: all figures ask for it, so an error is the same for all
@@ -60,8 +61,10 @@ export function showAttentionLesson(article, lesson, { server, onAnswer, next })
   async function showFigures() {
     showError("");
     isNew = true;
-    await Promise.all(figures.map((figure) => figure.show(field.value)));
+    const typed = field.value;
+    await Promise.all(figures.map((figure) => figure.show(typed)));
     isNew = false;
+    if (!error.textContent) drawn = typed;
   }
 
   function use(event) {
