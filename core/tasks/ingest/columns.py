@@ -43,6 +43,7 @@ _NAMES: dict[Role, set[str]] = {
     "alignment": {"alignment", "alignments"},
     "skip": {"id", "index", "attribution", "license"},
 }
+_TEXT, _LABEL = "text", "label"  # source and target, of names that say neither
 _ATTRIBUTION = re.compile(r"CC-BY|Attribution:|©|https?://", re.IGNORECASE)
 ALIGNMENT = re.compile(r"\d+-\d+( \d+-\d+)*")
 """Links of an alignment."""
@@ -290,15 +291,15 @@ def _share(values: Sequence[str], holds: Callable[[str], bool]) -> float:
 
 def _roles_by_name(names: Sequence[str]) -> tuple[Role, ...] | None:
     """Return the roles that names of columns stand for; None if they do not name a source and a target."""
-    roles: list[Role] = []
-    for name in names:
-        plain = name.lower().rpartition(".")[2].strip()
-        roles.append(next((role for role, known in _NAMES.items() if plain in known), "skip"))
+    plain = [name.lower().rpartition(".")[2].strip() for name in names]
+    roles: list[Role] = [next((role for role, known in _NAMES.items() if name in known), "skip") for name in plain]
     languages = [at for at, name in enumerate(names) if is_language(name.rpartition(".")[2])]
     if len(languages) > 2:  # "id" is Indonesian too
         languages = [at for at in languages if names[at].lower() not in _NAMES["skip"]]
     if len(languages) == 2 and not {"source", "target"} & set(roles):
         roles[languages[0]], roles[languages[1]] = "source", "target"
+    if not {"source", "target", "answers"} & set(roles) and _TEXT in plain and _LABEL in plain:
+        roles[plain.index(_TEXT)], roles[plain.index(_LABEL)] = "source", "target"
     if "source" not in roles or not {"target", "answers"} & set(roles):
         return None
     if "answers" in roles:
@@ -307,19 +308,22 @@ def _roles_by_name(names: Sequence[str]) -> tuple[Role, ...] | None:
 
 
 def _is_header(fields: Sequence[Field], others: Sequence[Record]) -> bool:
-    """Return whether the first record names columns: by known names, or as languages that no other record has.
+    """Return whether the first record names columns: a source and a target, by known names or as two languages.
 
-    The first column may be without a name: pandas writes its index so.
+    Other columns may have any name or none; pandas writes its index so. A name that is not known is no number, mark of
+    a split, link or features, and a source's or target's is no text of its column: otherwise the record is a pair.
     """
-    cells = [_text(field).strip().lower() for field in fields]
-    cells = cells if not cells or cells[0] else cells[1:]
+    cells = [_text(field).strip() for field in fields]
+    roles = _roles_by_name(cells)
     known = set().union(*_NAMES.values())
-    if len(cells) < 2 or not all(cells):
-        return False
-    if all(cell in known for cell in cells) and _roles_by_name(cells):
-        return True
-    elsewhere = {_text(field).strip().lower() for each in others for field in each.fields}
-    return len(cells) == 2 and all(is_language(cell) and cell not in elsewhere for cell in cells)
+    unknown = [cell for cell in cells if cell and cell.lower() not in known]
+    if roles is None or not unknown:
+        return roles is not None
+    for at, role in enumerate(roles):
+        texts = {text.strip().lower() for text in _column([each.fields for each in others], at)}
+        if role in _PAIR and cells[at].lower() in texts:
+            return False
+    return all(_kind([cell], 2) == "text" for cell in unknown)
 
 
 def _common_names(records: Sequence[Record]) -> tuple[str, ...]:
