@@ -87,6 +87,26 @@ def test_public_data_sets_are_recognized(tmp_path, name, content, columns, pair)
     assert (first.source, first.target) == pair
 
 
+def test_a_reading_that_the_user_chooses_leaves_the_line_with_the_names_of_columns_out(tmp_path):
+    path = file(tmp_path / "p.csv", "source,target,score\na,b,0\n")
+    reading = reading_of(path, columns=parse_columns("target,source,skip"))
+    assert [row[:3] for row in read_pairs(path, reading)] == [(2, "b", "a")]
+    assert reading.columns.names == ("source", "target", "score")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('{"a": "x", "b": "y"}\n{"a": "x", "b": "y"}\n[1, 2]\n', "it is a list, but most"),
+        ('["x", "y"]\n["x", "y"]\n{"b": "y", "a": "x"}\n', "it is an object, but most"),
+    ],
+)
+def test_a_list_among_objects_is_no_pair_and_no_object_among_lists(tmp_path, content, problem):
+    rows = list(read_pairs(file(tmp_path / "p.jsonl", content)))
+    assert [(row.source, row.target) for row in rows[:2]] == [("x", "y")] * 2
+    assert [str(row.problem)[: len(problem)] for row in rows[2:]] == [problem]
+
+
 def test_what_is_recognized_is_said_with_what_else_each_reading_would_make(tmp_path, capsys):
     path = file(tmp_path / "spanish", "".join(f"gat{n}\tgat{n}s\tN;PL\n" for n in range(30)))
     result, _ = prepare_preset(PairFiles(path), tmp_path / "kept")

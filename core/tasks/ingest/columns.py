@@ -162,33 +162,45 @@ class Recognized:
 
     Attributes:
         width: number of columns of the widest record.
+        has_objects: whether the records name their fields, as objects of JSON do; lists among them are no pairs then.
         header: the line with the names of the columns; 0 without one.
         examples: for each reading, the first pairs that it makes, three at most.
     """
 
     readings: tuple[Columns, ...]
     width: int
+    has_objects: bool = False
     header: int = 0
     examples: tuple[tuple[Row, ...], ...] = ()
+
+    def problem(self, record: Record) -> Problem | None:
+        """Return the problem of a list in a file of objects, or of an object in a file of lists; else None."""
+        if record.problem or bool(record.names) == self.has_objects:
+            return None
+        kind, most = ("a list", "objects") if self.has_objects else ("an object", "lists")
+        return Problem("not a pair", f"it is {kind}, but most of the file's records are {most}")
 
 
 def recognize(records: Sequence[Record]) -> Recognized:
     """Find how a file can be read, by its first records."""
     valid = [each for each in records if each.problem is None]
+    objects = [each for each in valid if each.names]
+    has_objects = bool(objects) and 2 * len(objects) >= len(valid)
+    valid = objects if has_objects else [each for each in valid if not each.names]
     header, names = 0, _common_names(valid)
-    if not names and valid and _is_header(valid[0].fields, valid[1:]):
+    if not has_objects and valid and _is_header(valid[0].fields, valid[1:]):
         header, names = valid[0].line, tuple(str(each).strip() for each in valid[0].fields)
         valid = valid[1:]
     table = [dict(zip(each.names, each.fields, strict=True)) if each.names else each.fields for each in valid]
     rows = [tuple(each.get(name, "") for name in names) if isinstance(each, dict) else each for each in table]
     readings = [Columns(roles, names) for roles in _possible_roles(rows, names)]
     examples = tuple(tuple(islice((row for each in valid for row in one.rows(each)), 3)) for one in readings)
-    return Recognized(tuple(readings), max(map(len, rows), default=0), header, examples)
+    return Recognized(tuple(readings), max(map(len, rows), default=0), has_objects, header, examples)
 
 
-def same_columns(columns: Columns, found: Recognized, records: Sequence[Record]) -> Columns:
+def same_columns(columns: Columns, found: Recognized) -> Columns:
     """Return a reading that the user chose, with the names of the file's own columns."""
-    return Columns(columns.roles, _common_names(records) or found.readings[0].names)
+    return Columns(columns.roles, found.readings[0].names)
 
 
 def set_name(text: str) -> str:
