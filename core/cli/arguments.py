@@ -28,6 +28,7 @@ STRATEGY_OPTIONS = {  # setting → metavar and help; the settings' rules are ch
 }
 
 
+_SEED = "training.seed"  # the setting that --seed stands for
 _RECORDED = ("run", "seed", "seeds", "device")  # options of a training that its provenance stores unchanged
 
 
@@ -127,9 +128,18 @@ def preset_from(options: argparse.Namespace) -> Preset:
 
 
 def changed_preset(preset: Preset, options: argparse.Namespace) -> Preset:
-    """Return a preset with the changes of ``--set`` and ``--seed``; ConfigError if it is not valid with them."""
+    """Return a preset with the changes of ``--set`` and ``--seed``.
+
+    Raises:
+        ConfigError: it is not valid with them, or they give two seeds.
+    """
     changes = changes_from(options)
-    return preset.with_changes(changes if options.seed is None else changes | {"training.seed": options.seed})
+    if options.seed is None:
+        return preset.with_changes(changes)
+    if changes.setdefault(_SEED, options.seed) != options.seed:
+        message = f"--seed {options.seed} and --set {_SEED}={changes[_SEED]!s:.60} must be equal, or one be left out"
+        raise ConfigError([(_SEED, message)])
+    return preset.with_changes(changes)
 
 
 def named_preset(name: str) -> Preset:

@@ -1,7 +1,9 @@
 """A traced computation with named inputs and outputs, and its form as an ONNX model."""
 
+import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -59,7 +61,7 @@ class Graph:
         """
         onnx = require_package("onnx", purpose=PURPOSE)
         require_package("onnxscript", purpose=PURPOSE)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _without_notes_on_torchvision():
             warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)  # of PyTorch's own code
             exported = torch.onnx.export(
                 self.program,
@@ -83,6 +85,21 @@ class Graph:
         del model.graph.input[:]
         model.graph.input.extend(free)
         return model
+
+
+@contextmanager
+def _without_notes_on_torchvision() -> Iterator[None]:
+    """Keep the exporter from logging that it skips torchvision's operations, which no model here has."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return "torchvision is not installed" not in record.getMessage()
+
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
 
 
 def weights_of(model: Seq2Seq) -> dict[str, torch.Tensor]:

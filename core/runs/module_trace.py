@@ -30,13 +30,13 @@ class ModuleTrace:
     """What a live model computed in float32 and evaluation mode, batch first and on the CPU.
 
     Attributes:
-        ids: of each embedding, the ids that it read, as they came.
+        ids: of each embedding, the ids that it read in each call, as they came; one of both sides reads twice.
         inputs, outputs: of each layer, (B, T, D) float32.
         linear: the width of each linear map's output, in the order of the calls.
         logits: (B, T, V) float32.
     """
 
-    ids: dict[str, torch.Tensor] = field(default_factory=dict)
+    ids: dict[str, list[torch.Tensor]] = field(default_factory=dict)
     inputs: dict[str, torch.Tensor] = field(default_factory=dict)
     outputs: dict[str, torch.Tensor] = field(default_factory=dict)
     linear: dict[str, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class ModuleTrace:
         return trace
 
     def _embedding(self, name: str, module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
-        self.ids[name] = args[0].detach().cpu()
+        self.ids.setdefault(name, []).append(args[0].detach().cpu())
 
     def _linear(self, name: str, module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
         self.linear.pop(name, None)

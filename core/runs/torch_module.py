@@ -146,7 +146,7 @@ def _mapping(
             proposed = propose(state)
         except ModelImportError as error:
             raise ModelImportError(f"no nn.Embedding reads src and tgt_in; {error}") from error
-        tables = [proposed.source_embedding, proposed.target_embedding]
+        tables = [tables[0] or proposed.source_embedding, tables[1] or proposed.target_embedding]
         output = output or proposed.output.removesuffix(".weight")
     names = [f"{each}.weight" if f"{each}.weight" in state else each for each in tables]
     bias = f"{output}.bias" if f"{output}.bias" in state else ""
@@ -199,8 +199,10 @@ def _source_ids(special: SpecialTokens, *, is_one: bool) -> list[int]:
 def _embedding(trace: ModuleTrace, ids: torch.Tensor) -> str:
     """Return the name of the embedding that read these ids, in either layout; "" if none did."""
     ids = ids.cpu()
-    read = [name for name, each in trace.ids.items() if torch.equal(each, ids) or torch.equal(each, ids.t())]
-    return read[0] if read else ""
+    for name, calls in trace.ids.items():
+        if any(torch.equal(each, ids) or torch.equal(each, ids.t()) for each in calls):
+            return name
+    return ""
 
 
 def _output(trace: ModuleTrace) -> str:

@@ -1,5 +1,7 @@
 """Names and codes of languages, by which the columns of parallel texts are often named."""
 
+import re
+
 _CODES = """
 af am ar az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gl gu he hi hr hu hy id is it ja ka kk km kn ko ky
 la lb lt lv mk ml mn mr ms mt my nb ne nl nn no pa pl ps pt ro ru si sk sl so sq sr sv sw ta te tg th tk tl tr tt uk ur
@@ -13,10 +15,12 @@ macedonian malay malayalam maltese marathi mongolian nepali norwegian persian po
 serbian sinhala slovak slovenian somali spanish swahili swedish tagalog tamil tatar telugu thai turkish ukrainian urdu
 uzbek vietnamese welsh yiddish zulu
 """
+_CODE = re.compile(r"([a-z]{2})(-(hans|hant|latn|cyrl|arab))?(-([a-z]{2}|\d{3}))?")  # is_correct is none
 _KNOWN_CODES, _KNOWN_NAMES = frozenset(_CODES.split()), frozenset(_NAMES.split())
 
 
 def is_language(text: str) -> bool:
     """Return whether a text is the English name of a language, or its code, such as ``de`` or ``de-AT``."""
     plain = text.strip().lower().replace("_", "-")
-    return plain in _KNOWN_NAMES or plain.partition("-")[0] in _KNOWN_CODES
+    code = _CODE.fullmatch(plain)
+    return plain in _KNOWN_NAMES or (code is not None and code[1] in _KNOWN_CODES)

@@ -209,6 +209,10 @@ def test_the_module_returns_its_exit_code_to_the_shell(tmp_path):
         (["train", "--preset", "tiny", "--set", "training.steps=[1"], "training.steps: not valid YAML"),
         (["train", "--preset", "tiny", "--set", "training.stepz=5"], "training.stepz is not a known key"),
         (["train", "--preset", "tiny", "--set", "model.d_model=30", "--set", "model.num_heads=4"], "divisible"),
+        (
+            ["train", "--preset", "tiny", "--seed", "5", "--set", "training.seed=6"],
+            "--seed 5 and --set training.seed=6 must be equal, or one be left out",
+        ),
         (["train", "--preset", "tiny", "--seed", "-1"], "training.seed=-1 should be greater than or equal to 0"),
         (["resume", "--run", "nobody"], "run='nobody': there is no such run"),
         (["evaluate", "--run", "nobody"], "run='nobody': there is no such run"),

@@ -143,15 +143,18 @@ def test_cached_measurements_are_not_repeated(shelf):
 
 
 def test_runs_of_different_tasks_are_refused_with_the_settings_that_differ(tiny):
-    for changes, reason in (
-        ({"task.max_length": 6}, "task.max_length: 5 and 6"),
-        ({"task.transform": "copy"}, "task.transform: reverse and copy"),
-        ({"task.family": "words"}, "task.family: digits and words"),
-        ({"task.family": "addition"}, "task.max_digits: none and 3"),
+    pairs = load_preset("plurals").with_changes({"task.origin": "a public list"})
+    for first, changes, reason in (
+        (tiny, {"task.max_length": 6}, "task.max_length: 5 and 6"),
+        (tiny, {"task.transform": "copy"}, "task.transform: reverse and copy"),
+        (tiny, {"task.family": "words"}, "task.family: digits and words"),
+        (tiny, {"task.family": "addition"}, "task.family: digits and addition"),
+        (pairs, {"task.data": "f" * 64, "task.origin": ""}, f"task.data: {pairs.task.data[:12]}… and ffffffffffff…"),
+        (pairs, {"task.origin": ""}, "task.origin: a public list and none"),
     ):
         with pytest.raises(InputError, match="runs 'a' and 'c' have different tasks") as raised:
-            check_comparable({"a": tiny, "b": tiny, "c": tiny.with_changes(changes)})
-        assert reason in str(raised.value)
+            check_comparable({"a": first, "b": first, "c": first.with_changes(changes)})
+        assert str(raised.value).endswith(f"held-out items ({reason})")
 
 
 def test_too_few_and_too_many_runs_are_refused(shelf, tiny):

@@ -1,12 +1,14 @@
 """ONNX export: the same logits and greedy outputs as PyTorch, vocabularies included."""
 
 import json
+import logging
 
 import pytest
 import torch
 
 from core.__main__ import main
 from core.generation import generate
+from core.graphs.graph import Graph
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.onnx_export import export_onnx, generate_with_onnx
 from core.server import Runs
@@ -52,6 +54,17 @@ def test_logits_are_the_same_at_every_size(session, shipped, rows, source, answe
         expected = shipped.model(src, tgt_in)
     (found,) = session.run(["logits"], {"src": src.numpy(), "tgt_in": tgt_in.numpy()})
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-4, rtol=0)
+
+
+def test_packages_that_no_export_needs_are_not_said_to_be_missing(caplog):
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    logger.addHandler(caplog.handler)
+    try:
+        Graph(torch.export.export(torch.nn.ReLU(), (torch.ones(2),)), ("x",), ("y",)).to_onnx()
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert not [text for text in caplog.messages if "torchvision" in text]
+    assert not logger.filters
 
 
 def test_the_onnx_file_contains_vocabularies_and_preset(session, shipped):

@@ -102,6 +102,29 @@ def test_epsilon_precision_and_missing_biases_are_read(tmp_path: Path):
     assert run.name == "plain"
 
 
+@pytest.mark.parametrize("is_functional", [False, True])
+def test_one_embedding_of_both_sides_is_found_whatever_its_name(tmp_path: Path, is_functional: bool):
+    """Also if one side is looked up without the module: that side alone is guessed by names and shapes."""
+
+    class Shared(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tok, self.p, self.out = nn.Embedding(20, D), nn.Embedding(64, D), nn.Linear(D, 20)
+            self.transformer = nn.Transformer(D, 4, 1, 1, 48, batch_first=True)
+
+        def forward(self, src, tgt_in):
+            sources = nn.functional.embedding(src, self.tok.weight) if is_functional else self.tok(src)
+            sides = [x + self.p(torch.arange(x.shape[1])) for x in (sources, self.tok(tgt_in))]
+            mask = nn.Transformer.generate_square_subsequent_mask(tgt_in.shape[1], dtype=torch.bool)
+            pad = {"src_key_padding_mask": src == 1, "memory_key_padding_mask": src == 1}
+            return self.out(self.transformer(*sides, tgt_mask=mask, **pad))
+
+    torch.manual_seed(0)
+    run = lab.import_model(Shared(), *batch(), root=tmp_path)
+    assert run.preset.model.positions == "learned"
+    assert "logits equal the original's on 12 pairs" in run.info.message
+
+
 def test_time_first_ids_and_names_of_tokens_are_taken(tmp_path: Path):
     model = tutorial(batch_first=False).eval()
     src, tgt_in = (ids.t() for ids in batch())

@@ -61,6 +61,18 @@ def numbers(first: int, count: int, *more: str) -> str:
         ("id.csv", "en,id\nHello,Halo\n", "source,target", ("Hello", "Halo")),
         ("head.csv", "en,de\nHello,Hallo\n", "source,target", ("Hello", "Hallo")),
         ("index.csv", ",source,target\n0,a,b\n1,c,d\n", "skip,source,target", ("a", "b")),
+        ("note.csv", "source,target,note\na,b,seen\nc,d,seen\n", "source,target,skip", ("a", "b")),
+        ("empty.csv", "source,target,\na,b,\n", "source,target,skip", ("a", "b")),
+        (
+            "known.csv",
+            "German,level,English,is_easy\nHallo,A1,Hello,1\n",
+            "source,skip,target,skip",
+            ("Hallo", "Hello"),
+        ),
+        ("label.csv", "label,text,score\nb,a,0\n", "target,source,skip", ("a", "b")),
+        ("label.jsonl", '{"id": "1", "text": "a", "label": "b"}\n', "skip,source,target", ("a", "b")),
+        ("be.tsv", "be\tis\tV;SG\ngo\tgoes\tV;SG\n", "source,target,source", ("be V;SG", "is")),
+        ("recurs.tsv", "input\toutput\tmore\ninput\tinputs\tmore\n", "source,target,skip", ("input", "output")),
         ("excel.csv", "a;1,5\nb;2\n", "source,target", ("a", "1,5")),
         ("comma.csv", "a; b,c; d\ne; f,g; h\n", "source,target", ("a; b", "c; d")),
         ("names.tsv", "target\tsource\nb\ta\n", "target,source", ("a", "b")),
@@ -73,6 +85,26 @@ def test_public_data_sets_are_recognized(tmp_path, name, content, columns, pair)
     assert str(reading.columns) == columns
     first = next(iter(read_pairs(tmp_path / name)))
     assert (first.source, first.target) == pair
+
+
+def test_a_reading_that_the_user_chooses_leaves_the_line_with_the_names_of_columns_out(tmp_path):
+    path = file(tmp_path / "p.csv", "source,target,score\na,b,0\n")
+    reading = reading_of(path, columns=parse_columns("target,source,skip"))
+    assert [row[:3] for row in read_pairs(path, reading)] == [(2, "b", "a")]
+    assert reading.columns.names == ("source", "target", "score")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ('{"a": "x", "b": "y"}\n{"a": "x", "b": "y"}\n[1, 2]\n', "it is a list, but most"),
+        ('["x", "y"]\n["x", "y"]\n{"b": "y", "a": "x"}\n', "it is an object, but most"),
+    ],
+)
+def test_a_list_among_objects_is_no_pair_and_no_object_among_lists(tmp_path, content, problem):
+    rows = list(read_pairs(file(tmp_path / "p.jsonl", content)))
+    assert [(row.source, row.target) for row in rows[:2]] == [("x", "y")] * 2
+    assert [str(row.problem)[: len(problem)] for row in rows[2:]] == [problem]
 
 
 def test_what_is_recognized_is_said_with_what_else_each_reading_would_make(tmp_path, capsys):

@@ -16,6 +16,8 @@ _TRAINING_ONLY = {
     "markers_as_data",
     "unk_in_training",
 }  # task settings that change the training data but not the held-out items
+_NOT_OF_ITEMS = {f"task.{name}" for name in _TRAINING_ONLY}
+_LONGEST_VALUE = 40  # characters in a message; a checksum has more
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,22 @@ def check_comparable(presets: Mapping[str, Preset], *, most: int = MAX_RUNS) -> 
     first = names[0]
     for other in names[1:]:
         if held_out_key(presets[first].task) != held_out_key(presets[other].task):
-            settings = differing_settings([presets[first], presets[other]], sections=("task",))
-            differences = "; ".join(
-                f"{key}: {_format_value(values[0])} and {_format_value(values[1])}" for key, values in settings.items()
-            )
+            differences = _task_differences(presets[first], presets[other])
             raise InputError(
                 f"runs {first!r} and {other!r} have different tasks, so they share no held-out items ({differences})"
             )
+
+
+def _task_differences(first: Preset, other: Preset) -> str:
+    """Name the settings by which two tasks have other items: the family alone, or those with a value in both tasks."""
+    settings = differing_settings([first, other], sections=("task",))
+    if "task.family" in settings:
+        settings = {"task.family": settings["task.family"]}
+    else:
+        settings = {key: values for key, values in settings.items() if key not in _NOT_OF_ITEMS}
+        of_both = {key: values for key, values in settings.items() if not {None, ""} & set(values)}
+        settings = of_both or settings
+    return "; ".join(f"{key}: {' and '.join(map(_format_value, values))}" for key, values in settings.items())
 
 
 def differing_settings(presets: Sequence[Preset], *, sections: Sequence[str] = SECTIONS) -> dict[str, tuple[Any, ...]]:
@@ -116,4 +127,5 @@ def _first_and_number(names: Sequence[str], titles: Mapping[str, str]) -> str:
 
 
 def _format_value(value: Any) -> str:
-    return "none" if value is None else str(value)
+    text = str(value)
+    return "none" if value in (None, "") else text if len(text) <= _LONGEST_VALUE else f"{text[:12]}…"

@@ -43,6 +43,7 @@ _NAMES: dict[Role, set[str]] = {
     "alignment": {"alignment", "alignments"},
     "skip": {"id", "index", "attribution", "license"},
 }
+_TEXT, _LABEL = "text", "label"  # source and target, of names that say neither
 _ATTRIBUTION = re.compile(r"CC-BY|Attribution:|©|https?://", re.IGNORECASE)
 ALIGNMENT = re.compile(r"\d+-\d+( \d+-\d+)*")
 """Links of an alignment."""
@@ -161,33 +162,45 @@ class Recognized:
 
     Attributes:
         width: number of columns of the widest record.
+        has_objects: whether the records name their fields, as objects of JSON do; lists among them are no pairs then.
         header: the line with the names of the columns; 0 without one.
         examples: for each reading, the first pairs that it makes, three at most.
     """
 
     readings: tuple[Columns, ...]
     width: int
+    has_objects: bool = False
     header: int = 0
     examples: tuple[tuple[Row, ...], ...] = ()
+
+    def problem(self, record: Record) -> Problem | None:
+        """Return the problem of a list in a file of objects, or of an object in a file of lists; else None."""
+        if record.problem or bool(record.names) == self.has_objects:
+            return None
+        kind, most = ("a list", "objects") if self.has_objects else ("an object", "lists")
+        return Problem("not a pair", f"it is {kind}, but most of the file's records are {most}")
 
 
 def recognize(records: Sequence[Record]) -> Recognized:
     """Find how a file can be read, by its first records."""
     valid = [each for each in records if each.problem is None]
+    objects = [each for each in valid if each.names]
+    has_objects = bool(objects) and 2 * len(objects) >= len(valid)
+    valid = objects if has_objects else [each for each in valid if not each.names]
     header, names = 0, _common_names(valid)
-    if not names and valid and _is_header(valid[0].fields, valid[1:]):
+    if not has_objects and valid and _is_header(valid[0].fields, valid[1:]):
         header, names = valid[0].line, tuple(str(each).strip() for each in valid[0].fields)
         valid = valid[1:]
     table = [dict(zip(each.names, each.fields, strict=True)) if each.names else each.fields for each in valid]
     rows = [tuple(each.get(name, "") for name in names) if isinstance(each, dict) else each for each in table]
     readings = [Columns(roles, names) for roles in _possible_roles(rows, names)]
     examples = tuple(tuple(islice((row for each in valid for row in one.rows(each)), 3)) for one in readings)
-    return Recognized(tuple(readings), max(map(len, rows), default=0), header, examples)
+    return Recognized(tuple(readings), max(map(len, rows), default=0), has_objects, header, examples)
 
 
-def same_columns(columns: Columns, found: Recognized, records: Sequence[Record]) -> Columns:
+def same_columns(columns: Columns, found: Recognized) -> Columns:
     """Return a reading that the user chose, with the names of the file's own columns."""
-    return Columns(columns.roles, _common_names(records) or found.readings[0].names)
+    return Columns(columns.roles, found.readings[0].names)
 
 
 def set_name(text: str) -> str:
@@ -290,15 +303,15 @@ def _share(values: Sequence[str], holds: Callable[[str], bool]) -> float:
 
 def _roles_by_name(names: Sequence[str]) -> tuple[Role, ...] | None:
     """Return the roles that names of columns stand for; None if they do not name a source and a target."""
-    roles: list[Role] = []
-    for name in names:
-        plain = name.lower().rpartition(".")[2].strip()
-        roles.append(next((role for role, known in _NAMES.items() if plain in known), "skip"))
+    plain = [name.lower().rpartition(".")[2].strip() for name in names]
+    roles: list[Role] = [next((role for role, known in _NAMES.items() if name in known), "skip") for name in plain]
     languages = [at for at, name in enumerate(names) if is_language(name.rpartition(".")[2])]
     if len(languages) > 2:  # "id" is Indonesian too
         languages = [at for at in languages if names[at].lower() not in _NAMES["skip"]]
     if len(languages) == 2 and not {"source", "target"} & set(roles):
         roles[languages[0]], roles[languages[1]] = "source", "target"
+    if not {"source", "target", "answers"} & set(roles) and _TEXT in plain and _LABEL in plain:
+        roles[plain.index(_TEXT)], roles[plain.index(_LABEL)] = "source", "target"
     if "source" not in roles or not {"target", "answers"} & set(roles):
         return None
     if "answers" in roles:
@@ -307,19 +320,22 @@ def _roles_by_name(names: Sequence[str]) -> tuple[Role, ...] | None:
 
 
 def _is_header(fields: Sequence[Field], others: Sequence[Record]) -> bool:
-    """Return whether the first record names columns: by known names, or as languages that no other record has.
+    """Return whether the first record names columns: a source and a target, by known names or as two languages.
 
-    The first column may be without a name: pandas writes its index so.
+    Other columns may have any name or none; pandas writes its index so. A name that is not known is no number, mark of
+    a split, link or features, and a source's or target's is no text of its column: otherwise the record is a pair.
     """
-    cells = [_text(field).strip().lower() for field in fields]
-    cells = cells if not cells or cells[0] else cells[1:]
+    cells = [_text(field).strip() for field in fields]
+    roles = _roles_by_name(cells)
     known = set().union(*_NAMES.values())
-    if len(cells) < 2 or not all(cells):
-        return False
-    if all(cell in known for cell in cells) and _roles_by_name(cells):
-        return True
-    elsewhere = {_text(field).strip().lower() for each in others for field in each.fields}
-    return len(cells) == 2 and all(is_language(cell) and cell not in elsewhere for cell in cells)
+    unknown = [cell for cell in cells if cell and cell.lower() not in known]
+    if roles is None or not unknown:
+        return roles is not None
+    for at, role in enumerate(roles):
+        texts = {text.strip().lower() for text in _column([each.fields for each in others], at)}
+        if role in _PAIR and cells[at].lower() in texts:
+            return False
+    return all(_kind([cell], 2) == "text" for cell in unknown)
 
 
 def _common_names(records: Sequence[Record]) -> tuple[str, ...]:

@@ -36,9 +36,8 @@ def reading_of(path: Path, *, file_format: FileFormat | None = None, columns: Co
         InputError: the file cannot be read, or neither its name nor its lines show its format.
     """
     known = file_format or format_of(path)
-    sample = _sample(path, known)
-    found = recognize(sample)
-    chosen = found.readings[0] if columns is None else same_columns(columns, found, sample)
+    found = recognize(_sample(path, known))
+    chosen = found.readings[0] if columns is None else same_columns(columns, found)
     return Reading(known, chosen, found)
 
 
@@ -60,7 +59,9 @@ def read_pairs(path: Path, reading: Reading | None = None, *, targets: Path | No
         return
     chosen = reading or reading_of(path)
     for record in read_records(path, chosen.file_format):
-        if record.line != chosen.recognized.header:
+        if problem := chosen.recognized.problem(record):
+            yield Row(record.line, problem=problem)
+        elif record.line != chosen.recognized.header:
             yield from chosen.columns.rows(record)
 
 
