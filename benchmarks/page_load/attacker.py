@@ -11,7 +11,7 @@ import httpx
 from benchmarks.page_load.app_process import SHIPPED_RUN, PageClient
 
 # Calls of the API of each visit
-RUNS = 2 * (("train", ("tiny", {"training.steps": 5_000})),)
+RUNS = 2 * (("train", ("tiny", {"training.steps": 5_000}, "")),)
 DECODES = 2 * (("decode", (SHIPPED_RUN, "4829" * 15, {"kind": "beam", "beam_size": 32}, "", "", "", "zero")),)
 WRONG_CODES = 3
 NICKNAME = "Attacker"

@@ -99,7 +99,7 @@ class Student(Person):
     def stay(self, is_over: threading.Event) -> None:
         """Train, and use the page until the event."""
         self._wait(is_over, self._random.uniform(0, ARRIVAL_SECONDS))
-        started = self.log.time("train", lambda: self.page.call_endpoint("train", "tiny", {}))
+        started = self.log.time("train", lambda: self.page.call_endpoint("train", "tiny", {}, ""))
         if started is None:
             return
         self.run = started["run"]

@@ -90,7 +90,7 @@ class Trainings:
 
     def _start(self, page: PageClient, seed: int) -> str:
         page.open()
-        run = page.call_endpoint("train", PRESET, CHANGES | {"training.seed": seed})["run"]
+        run = page.call_endpoint("train", PRESET, CHANGES | {"training.seed": seed}, "")["run"]
         page.call_component("run-bar.share", {"run": run, "shared": True})
         return run
 

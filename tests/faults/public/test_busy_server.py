@@ -75,7 +75,7 @@ def test_heavy_data_beam_search_and_export_do_not_block_others(app: AppProcess, 
     pages = [PageClient(app.address) for _ in range(4)]
     for page in pages:
         page.open()
-    runs = [page.call_endpoint("train", *each) for page, each in zip(pages, HEAVY.items(), strict=False)]
+    runs = [page.call_endpoint("train", *each, "") for page, each in zip(pages, HEAVY.items(), strict=False)]
     started = list(zip(pages, runs, strict=False))
     wait_for(lambda: all(page.call_component("run-bar.feed", run)["status"] != "queued" for page, run in started))
     side = 128

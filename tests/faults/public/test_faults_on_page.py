@@ -48,7 +48,7 @@ class Trained:
 
     def __init__(self, public: Public, visitor: Session, page: Page) -> None:
         self.page, self.runs = page, public.runs
-        self.name = visitor.call("train", "tiny", LONG)["data"][0]["run"]
+        self.name = visitor.call("train", "tiny", LONG, "")["data"][0]["run"]
         self.folder = RunFolder(public.runs.root, self.name)
         page.goto(f"{public.address}?run={self.name}&tab=train")
         self.wait_for_progress()

@@ -27,7 +27,7 @@ def answer_to(public: Public, address: str) -> str:
     session = Session(public.address)
     session.http.cookies.set("attention-lab-visitor", secrets.token_urlsafe(32), domain="127.0.0.1")
     session.http.headers["x-forwarded-for"] = f"198.51.100.1, {address}"
-    answer = json.dumps(session.call("train", "tiny", LONG))
+    answer = json.dumps(session.call("train", "tiny", LONG, ""))
     session.close()
     return answer
 

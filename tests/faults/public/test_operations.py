@@ -116,7 +116,7 @@ def wait_for_step(session: Session, run: str, step: int) -> None:
 def test_sigterm_and_ctrl_c_save_all_runs_and_exit_with_0(start, by: signal.Signals, row):
     server = start("--public", "--max-active-per-visitor", "none", "--max-training-per-visitor", "none")
     visitor = Session(server.address)
-    runs = [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(3)]
+    runs = [visitor.call("train", "tiny", LONG, "")["data"][0]["run"] for _ in range(3)]
     for run in runs[:2]:
         wait_for_step(visitor, run, 20)
     start_time = time.monotonic()
@@ -158,7 +158,7 @@ def test_it_starts_and_decodes_without_network_access(start, row):
 def test_health_responds_quickly_while_two_runs_train(start, ping_idle, row):
     server = start("--public", "--max-training-per-visitor", "none")
     visitor = Session(server.address)
-    for run in [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(2)]:
+    for run in [visitor.call("train", "tiny", LONG, "")["data"][0]["run"] for _ in range(2)]:
         wait_for_step(visitor, run, 5)
     with httpx.Client(base_url=server.address) as client:
         times, idle = [], []
@@ -183,7 +183,7 @@ def test_log_lines_are_json_and_contain_no_cookie(start):
     visitor.call("stop", "nobody")
     visitor.http.get("/download/nobody?secret=in-the-address")
     visitor.http.get(f"/download/{'tiny-1-' + 'ab12' * 6}.zip")
-    run = visitor.call("train", "tiny", {"training.steps": 2, "training.warmup_steps": 0})["data"][0]["run"]
+    run = visitor.call("train", "tiny", {"training.steps": 2, "training.warmup_steps": 0}, "")["data"][0]["run"]
     wait_for_step(visitor, run, 2)
     server.process.terminate()
     server.ended(60)
@@ -204,7 +204,7 @@ def test_log_lines_are_json_and_contain_no_cookie(start):
 def test_limits_come_from_flags_and_environment_variables(start):
     server = start("--max-steps", "7", variables={"ATTENTION_LAB_PUBLIC": "1", "ATTENTION_LAB_MAX_INPUT": "3"})
     visitor = Session(server.address)
-    answer = json.dumps(visitor.call("train", "tiny", {"training.steps": 8, "training.warmup_steps": 0}))
+    answer = json.dumps(visitor.call("train", "tiny", {"training.steps": 8, "training.warmup_steps": 0}, ""))
     assert "training.steps=8 is more than this server allows: at most 7" in answer
     assert "the maximum is 3" in json.dumps(visitor.call("decode", SHIPPED, "4829", {}, "", "", "", "zero"))
 

@@ -31,7 +31,7 @@ def visitor(visit: Callable[[], Session]) -> Session:
 def other_visitors(public: Public, visit: Callable[[], Session]) -> Iterator[None]:
     """Check that another visitor's run keeps training and that decoding works afterwards."""
     other = visit()
-    run = other.call("train", "tiny", LONG | {"training.seed": 1})["data"][0]["run"]
+    run = other.call("train", "tiny", LONG | {"training.seed": 1}, "")["data"][0]["run"]
     wait(lambda: step_of(other, run) > 0)
     yield
     before = step_of(other, run)
@@ -60,7 +60,7 @@ def step_of(session: Session, run: str) -> int:
 
 
 def started(session: Session) -> str:
-    run = session.call("train", "tiny", LONG | {"training.seed": BAD})["data"][0]["run"]
+    run = session.call("train", "tiny", LONG | {"training.seed": BAD}, "")["data"][0]["run"]
     wait(lambda: step_of(session, run) > 5)
     return run
 
@@ -95,7 +95,7 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_failed_training_reports_the_cause_and_can_be_resumed(visitor, monkeypatch, row, error, cause, remedy):
     raising(error, monkeypatch)
-    run = visitor.call("train", "tiny", LONG | {"training.seed": BAD})["data"][0]["run"]
+    run = visitor.call("train", "tiny", LONG | {"training.seed": BAD}, "")["data"][0]["run"]
     assert wait_for_message(visitor, run, cause, remedy)["status"] == "failed"
     monkeypatch.undo()
     assert visitor.call("resume", run)["event"] == "complete"
@@ -165,7 +165,7 @@ def test_a_deleted_folder_is_reported(visitor, public, row):
 
 
 def test_a_deleted_preset_is_restored_from_the_weights(visitor, public, row):
-    run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0})["data"][0]["run"]
+    run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0}, "")["data"][0]["run"]
     wait(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
     (RunFolder(public.runs.root, run).path / "preset.yaml").unlink()
     assert visitor.call("decode", run, *DECODE[1:])["event"] == "complete"
@@ -175,7 +175,7 @@ def test_a_deleted_preset_is_restored_from_the_weights(visitor, public, row):
 
 
 def test_a_run_without_preset_and_weights_leaves_the_list(visitor, public, row):
-    run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0})["data"][0]["run"]
+    run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0}, "")["data"][0]["run"]
     wait(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
     for name in ("preset.yaml", "best.safetensors", "best.previous.safetensors"):
         (RunFolder(public.runs.root, run).path / name).unlink(missing_ok=True)
@@ -217,5 +217,5 @@ def test_starting_a_run_on_a_full_disk_is_refused(visitor, monkeypatch, row):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("core.runs.folder.write_atomically", full)
-    assert "the disk is full" in json.dumps(visitor.call("train", "tiny", {}))
+    assert "the disk is full" in json.dumps(visitor.call("train", "tiny", {}, ""))
     row("F1", "a run is started on a full disk", "1 call", "reported")

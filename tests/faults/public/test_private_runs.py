@@ -43,7 +43,7 @@ class Reach:
 @pytest.fixture(scope="module")
 def reach(public: Public, visit: Callable[[], Session], brief: dict[str, int]) -> Reach:
     anna, ben = visit(), visit()
-    run = anna.call("train", "tiny", brief | {"training.seed": SEED})["data"][0]["run"]
+    run = anna.call("train", "tiny", brief | {"training.seed": SEED}, "")["data"][0]["run"]
     while anna.call("progress", run, -1)["data"][0]["status"] not in ("finished", "failed"):
         time.sleep(0.2)
     assert str(SEED) in json.dumps(anna.call("report", run))
