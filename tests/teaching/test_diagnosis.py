@@ -375,6 +375,35 @@ def test_log_probabilities_fit_their_loss_and_no_other():
     assert finding(diagnose(model, *plain.make_batch(), **IDS, loss=nll), "logits").light == "red"
 
 
+def each_token_by_itself(forward, src, tgt):
+    tgt_out = tgt[:, 1:]
+    logits, is_token = forward(src, tgt[:, :-1]), tgt_out != plain.PAD
+    labels = F.one_hot(tgt_out, plain.NUM_TOKENS).to(logits)
+    return F.binary_cross_entropy_with_logits(logits[is_token], labels[is_token], reduction="sum") / is_token.sum()
+
+
+def against_one_other(forward, src, tgt):
+    logits, tgt_out = forward(src, tgt[:, :-1]), tgt[:, 1:]
+    lead = logits.gather(-1, tgt_out[..., None]) - logits.gather(-1, (tgt_out[..., None] + 5) % plain.NUM_TOKENS)
+    return -F.logsigmoid(lead[tgt_out != plain.PAD]).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "failed", "light"),
+    [
+        (each_token_by_itself, [], "green"),
+        (lambda *batch: -each_token_by_itself(*batch), ["loss sign"], "green"),
+        (against_one_other, [], "gray"),  # both tokens have equal gradients
+    ],
+)
+def test_labels_are_read_by_the_sign_of_the_gradient_or_not_at_all(loss, failed: list[str], light: str):
+    torch.manual_seed(0)
+    examination = diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss)
+    assert [each.check for each in examination.failed] == failed
+    for check in ("target shift", "EOS in the targets", "PAD in the loss"):
+        assert finding(examination, check).light == light
+
+
 @pytest.mark.parametrize(("bug", "checks"), [(None, []), ("no-residual", ["residual connections"])])
 def test_a_model_of_the_lab_is_checked_at_its_hook_points(tiny: Preset, bug: BugName | None, checks: list[str]):
     state = new_state(tiny.with_bug(bug))
