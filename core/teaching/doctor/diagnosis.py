@@ -463,6 +463,6 @@ class _Diagnosis:
             loss.backward()
             optimizer.step()
             fraction = learning_checks.update_fraction(before, trained)
-        if not math.isfinite(fraction) and not math.isfinite(loss.item()):
+        if fraction is not None and not math.isfinite(fraction) and not math.isfinite(loss.item()):
             return not_checked(name, "the loss is not finite.")
         return learning_checks.judge_update(fraction, f"At the optimizer's present learning rate, {rate:.2g},")
