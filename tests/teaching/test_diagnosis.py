@@ -179,6 +179,15 @@ def test_bugs_are_found_whatever_the_weights_and_the_precision(name: str):
         assert {each.check for each in examination.failed} == {bug.check}, (precision, std)
 
 
+@pytest.mark.parametrize(("name", "words"), [("no causal mask", "is missing"), ("causal mask shifted", "is shifted")])
+def test_a_leak_is_described_alike_if_source_and_decoder_input_have_one_length(name: str, words: str):
+    bug = BUGS[name]
+    src, tgt = plain.make_batch()
+    examination = diagnose(edited(bug.old, bug.new).PlainTransformer(), src, F.pad(tgt, (0, 1)), **IDS)
+    assert words in finding(examination, "causal leak").sentence
+    assert examination.bugs == ([bug.name] if bug.name else [])
+
+
 def test_a_function_in_16_bits_is_not_compared():
     model = plain.PlainTransformer().bfloat16().eval()
     examination = diagnose(lambda src, tgt_in: model(src, tgt_in), *plain.make_batch(), **IDS)

@@ -91,7 +91,7 @@ def _leak(subject: BlackBox, change: float) -> Finding:
         return Finding(name, "red", sentence, change)
     if ahead.earlier <= VISIBLE:
         return Finding(name, "red", sentence + " and none on earlier ones: the causal mask is flipped.", change)
-    if ahead.reach < subject.few[1].shape[1] - 1:
+    if ahead.reach < ahead.farthest:
         return Finding(name, "red", f"{sentence}, at most {ahead.reach} ahead: the causal mask is shifted.", change)
     return Finding(name, "red", sentence + ", the causal mask is missing.", change, "no-causal-mask")
 
