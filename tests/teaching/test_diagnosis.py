@@ -269,6 +269,53 @@ def test_scores_that_are_not_scaled_are_found(monkeypatch):
     assert (scale.light, scale.bug) == ("red", "no-score-scaling")
 
 
+class Grouped(nn.Module):
+    """Attention of four heads that share the keys and values of two; ``repeat`` says how, the rest how it is scaled."""
+
+    def __init__(self, repeat: str = "interleaved", *, heads: int = 4, divisor: float | None = None) -> None:
+        super().__init__()
+        self.repeat, self.heads, self.size = repeat, heads, 32 // heads
+        self.divisor = self.size**0.5 if divisor is None else divisor
+        self.q, self.kv, self.o = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x, memory, mask):
+        q, k, v = (y.unflatten(-1, (-1, self.size)).transpose(1, 2) for y in (self.q(x), *self.kv(memory).chunk(2, -1)))
+        if self.repeat == "fused":
+            z = F.scaled_dot_product_attention(q, k, v, mask, scale=1 / self.divisor, enable_gqa=True)
+        else:
+            expanded = [each[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2) for each in (k, v)]
+            interleaved = [each.repeat_interleave(2, dim=1) for each in (k, v)]
+            k, v = expanded if self.repeat == "expanded" else interleaved
+            z = (q @ k.mT / self.divisor).masked_fill(~mask, -1e9).softmax(dim=-1) @ v
+        return self.o(z.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("repeat", ["interleaved", "expanded", "fused"])
+def test_the_scaling_of_every_call_is_judged_by_itself(repeat: str):
+    def scaling(encoder: Grouped, cross: Grouped) -> Finding:
+        torch.manual_seed(0)
+        model = model_styles.FromScratch("matmul")
+        model.encoder, model.decoder, model.cross = encoder, Grouped(repeat), cross
+        return finding(diagnose(model, *plain.make_batch(), **IDS), "score scaling")
+
+    right, larger = scaling(Grouped(repeat), Grouped(repeat)), scaling(Grouped(repeat, heads=2), Grouped(repeat))
+    unscaled = scaling(Grouped(repeat), Grouped(repeat, divisor=1))
+    thrice = scaling(Grouped(repeat, divisor=3), Grouped(repeat, divisor=1))
+    assert (right.light, larger.light) == ("green", "green")
+    assert (unscaled.light, unscaled.bug) == ("red", "no-score-scaling")
+    assert "In 1 of 3 attention modules" in unscaled.sentence
+    assert "by 1.00, not 2.83." in unscaled.sentence
+    assert (thrice.light, thrice.bug) == ("red", None)
+    assert "In 2 of 3 attention modules" in thrice.sentence
+
+
+def test_layers_of_pytorch_may_have_heads_of_different_sizes():
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    model.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 1, 64, batch_first=True), 1)
+    assert finding(diagnose(model, *plain.make_batch(), **IDS), "score scaling").light == "green"
+
+
 # --- models of other shapes ---------------------------------------------------------------------------------------
 
 
