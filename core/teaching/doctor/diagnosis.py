@@ -249,7 +249,10 @@ class _Diagnosis:
         trace = self._traced()
         if trace.tgt_in is None:
             return not_checked(name, "the call of the model does not show the decoder input as its second ids.")
-        return data_checks.check_target_shift(trace.tgt_in, self._labels(), subject.special)
+        special = subject.special
+        if self.is_language_model:
+            special = replace(special, bos=NO_ID)  # sequences may be cut out of a longer text
+        return data_checks.check_target_shift(trace.tgt_in, self._labels(), special)
 
     def _copying(self) -> Finding:
         """A trained model predicts the next token, not the token that it has just read."""
