@@ -106,7 +106,9 @@ def check_head_diversity(calls: list[AttentionCall]) -> Finding:
     several = [call for call in calls if call.weights.shape[1] > 1]
     if not several:
         return not_checked(name, "no recorded layer has several heads.")
-    distances = {call.name: _head_distance(call) for call in several}
+    distances = {call.name: distance for call in several if (distance := _head_distance(call)) is not None}
+    if not distances:
+        return not_checked(name, "all attention is uniform, which is alike in all heads.")
     smallest = min(distances.values())
     if smallest > SAME_HEADS:
         return Finding(name, "green", "The heads of every layer attend differently.", smallest)
@@ -168,11 +170,11 @@ def _query_spread(call: AttentionCall) -> float | None:
     return None if spread < UNIFORM_WITHIN else (call.weights - call.weights[:, :, :1]).abs().amax().item() / spread
 
 
-def _head_distance(call: AttentionCall) -> float:
-    """Return the largest difference between heads, relative to the largest difference of weights from uniform ones."""
+def _head_distance(call: AttentionCall) -> float | None:
+    """Return the largest difference between heads, relative to that from uniform weights; None if they are uniform."""
     uniform = call.visible / call.visible.sum(dim=-1, keepdim=True).clamp(min=1)
     spread = (call.weights - uniform).abs().amax().item()
-    return (call.weights - call.weights[:, :1]).abs().amax().item() / max(spread, 1e-12)
+    return None if spread < UNIFORM_WITHIN else (call.weights - call.weights[:, :1]).abs().amax().item() / spread
 
 
 def check_entropy(calls: list[AttentionCall], *, is_trained: bool) -> Finding:
