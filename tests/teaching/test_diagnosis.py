@@ -177,6 +177,18 @@ def test_bugs_are_found_whatever_the_weights_and_the_precision(name: str):
         assert {each.check for each in examination.failed} == {bug.check}, (precision, std)
 
 
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+def test_an_output_layer_that_is_zero_shows_nothing_of_what_is_read(bias: float):
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    nn.init.zeros_(model.output.weight)
+    nn.init.normal_(model.output.bias, std=bias)
+    examination = diagnose(model, *plain.make_batch(), **IDS, loss=plain.training_loss)
+    assert examination.failed == []
+    for check in ("rows of a batch", "causal leak", "PAD influence", "PAD after the target", "source order"):
+        assert finding(examination, check).light == "gray"
+
+
 @pytest.mark.parametrize(("name", "words"), [("no causal mask", "is missing"), ("causal mask shifted", "is shifted")])
 def test_a_leak_is_described_alike_if_source_and_decoder_input_have_one_length(name: str, words: str):
     bug = BUGS[name]
