@@ -387,7 +387,8 @@ def _labels(gradient: torch.Tensor) -> tuple[torch.Tensor, bool]:
     """
     signs = torch.stack([gradient < 0, gradient > 0])  # (2, B, T, V)
     is_alone = signs.sum(dim=-1) == 1
-    alone = torch.where(is_alone[0], *signs.int().argmax(dim=-1))
+    falling, rising = signs.int().argmax(dim=-1)
+    alone = torch.where(is_alone[0], falling, rising)
     largest = gradient.abs().topk(2, dim=-1)
     by_sign = is_alone[0] ^ is_alone[1]
     is_clear = by_sign | (largest.values[..., 0] > FAR * largest.values[..., 1])
