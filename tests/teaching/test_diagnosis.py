@@ -66,9 +66,7 @@ BUGS = {
         "return self.dropout(x.view(x.shape[1], x.shape[0], -1).transpose(0, 1))",
         "rows of a batch",
     ),
-    "source not read": Bug(
-        "memory, tgt_mask", "0 * memory, tgt_mask", "source order", None, ("gradients", "head diversity")
-    ),
+    "source not read": Bug("memory, tgt_mask", "0 * memory, tgt_mask", "source order", None, ("gradients",)),
     "divided by zero": Bug("(states)", "(states / 0)", "forward pass"),
     "divided by the length": Bug("(states)", "(states / tgt_in.shape[1])", "PAD after the target"),
     "a minus sign too many": Bug("return F.cross_entropy", "return -F.cross_entropy", "loss sign"),
@@ -179,6 +177,27 @@ def test_bugs_are_found_whatever_the_weights_and_the_precision(name: str):
         assert {each.check for each in examination.failed} == {bug.check}, (precision, std)
 
 
+@pytest.mark.parametrize("bias", [0.0, 1.0])
+def test_an_output_layer_that_is_zero_shows_nothing_of_what_is_read(bias: float):
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    nn.init.zeros_(model.output.weight)
+    nn.init.normal_(model.output.bias, std=bias)
+    examination = diagnose(model, *plain.make_batch(), **IDS, loss=plain.training_loss)
+    assert examination.failed == []
+    for check in ("rows of a batch", "causal leak", "PAD influence", "PAD after the target", "source order"):
+        assert finding(examination, check).light == "gray"
+
+
+@pytest.mark.parametrize(("name", "words"), [("no causal mask", "is missing"), ("causal mask shifted", "is shifted")])
+def test_a_leak_is_described_alike_if_source_and_decoder_input_have_one_length(name: str, words: str):
+    bug = BUGS[name]
+    src, tgt = plain.make_batch()
+    examination = diagnose(edited(bug.old, bug.new).PlainTransformer(), src, F.pad(tgt, (0, 1)), **IDS)
+    assert words in finding(examination, "causal leak").sentence
+    assert examination.bugs == ([bug.name] if bug.name else [])
+
+
 def test_a_function_in_16_bits_is_not_compared():
     model = plain.PlainTransformer().bfloat16().eval()
     examination = diagnose(lambda src, tgt_in: model(src, tgt_in), *plain.make_batch(), **IDS)
@@ -258,6 +277,64 @@ def test_scores_that_are_not_scaled_are_found(monkeypatch):
     monkeypatch.setattr(F, "math", SimpleNamespace(sqrt=lambda value: 1.0))
     scale = finding(diagnose(model, *plain.make_batch(), **IDS), "score scaling")
     assert (scale.light, scale.bug) == ("red", "no-score-scaling")
+
+
+class Grouped(nn.Module):
+    """Attention of four heads that share the keys and values of two; ``repeat`` says how, the rest how it is scaled."""
+
+    def __init__(self, repeat: str = "interleaved", *, heads: int = 4, divisor: float | None = None) -> None:
+        super().__init__()
+        self.repeat, self.heads, self.size = repeat, heads, 32 // heads
+        self.divisor = self.size**0.5 if divisor is None else divisor
+        self.q, self.kv, self.o = nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 32)
+
+    def forward(self, x, memory, mask):
+        q, k, v = (y.unflatten(-1, (-1, self.size)).transpose(1, 2) for y in (self.q(x), *self.kv(memory).chunk(2, -1)))
+        if self.repeat == "fused":
+            z = F.scaled_dot_product_attention(q, k, v, mask, scale=1 / self.divisor, enable_gqa=True)
+        else:
+            expanded = [each[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2) for each in (k, v)]
+            interleaved = [each.repeat_interleave(2, dim=1) for each in (k, v)]
+            k, v = expanded if self.repeat == "expanded" else interleaved
+            z = (q @ k.mT / self.divisor).masked_fill(~mask, -1e9).softmax(dim=-1) @ v
+        return self.o(z.transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize("repeat", ["interleaved", "expanded", "fused"])
+def test_the_scaling_of_every_call_is_judged_by_itself(repeat: str):
+    def scaling(encoder: Grouped, cross: Grouped) -> Finding:
+        torch.manual_seed(0)
+        model = model_styles.FromScratch("matmul")
+        model.encoder, model.decoder, model.cross = encoder, Grouped(repeat), cross
+        return finding(diagnose(model, *plain.make_batch(), **IDS), "score scaling")
+
+    right, larger = scaling(Grouped(repeat), Grouped(repeat)), scaling(Grouped(repeat, heads=2), Grouped(repeat))
+    unscaled = scaling(Grouped(repeat), Grouped(repeat, divisor=1))
+    thrice = scaling(Grouped(repeat, divisor=3), Grouped(repeat, divisor=1))
+    assert (right.light, larger.light) == ("green", "green")
+    assert (unscaled.light, unscaled.bug) == ("red", "no-score-scaling")
+    assert "In 1 of 3 attention modules" in unscaled.sentence
+    assert "by 1.00, not 2.83." in unscaled.sentence
+    assert (thrice.light, thrice.bug) == ("red", None)
+    assert "In 2 of 3 attention modules" in thrice.sentence
+
+
+def test_uniform_attention_does_not_show_whether_heads_are_alike():
+    torch.manual_seed(0)
+    model = model_styles.FromScratch("matmul")
+    for each in (model.encoder, model.decoder, model.cross):
+        nn.init.zeros_(each.q.weight)
+        nn.init.zeros_(each.q.bias)
+    assert finding(diagnose(model, *plain.make_batch(), **IDS), "head diversity").light == "gray"
+
+
+def test_layers_of_pytorch_may_have_heads_of_different_sizes():
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    model.encoder = nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(32, 1, 64, batch_first=True), 1, enable_nested_tensor=False
+    )
+    assert finding(diagnose(model, *plain.make_batch(), **IDS), "score scaling").light == "green"
 
 
 # --- models of other shapes ---------------------------------------------------------------------------------------
@@ -373,6 +450,35 @@ def test_log_probabilities_fit_their_loss_and_no_other():
     assert [each.sentence for each in examination.alarms] == []
     assert "log-probabilities" in finding(examination, "logits").sentence
     assert finding(diagnose(model, *plain.make_batch(), **IDS, loss=nll), "logits").light == "red"
+
+
+def each_token_by_itself(forward, src, tgt):
+    tgt_out = tgt[:, 1:]
+    logits, is_token = forward(src, tgt[:, :-1]), tgt_out != plain.PAD
+    labels = F.one_hot(tgt_out, plain.NUM_TOKENS).to(logits)
+    return F.binary_cross_entropy_with_logits(logits[is_token], labels[is_token], reduction="sum") / is_token.sum()
+
+
+def against_one_other(forward, src, tgt):
+    logits, tgt_out = forward(src, tgt[:, :-1]), tgt[:, 1:]
+    lead = logits.gather(-1, tgt_out[..., None]) - logits.gather(-1, (tgt_out[..., None] + 5) % plain.NUM_TOKENS)
+    return -F.logsigmoid(lead[tgt_out != plain.PAD]).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "failed", "light"),
+    [
+        (each_token_by_itself, [], "green"),
+        (lambda *batch: -each_token_by_itself(*batch), ["loss sign"], "green"),
+        (against_one_other, [], "gray"),  # both tokens have equal gradients
+    ],
+)
+def test_labels_are_read_by_the_sign_of_the_gradient_or_not_at_all(loss, failed: list[str], light: str):
+    torch.manual_seed(0)
+    examination = diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss)
+    assert [each.check for each in examination.failed] == failed
+    for check in ("target shift", "EOS in the targets", "PAD in the loss"):
+        assert finding(examination, check).light == light
 
 
 @pytest.mark.parametrize(("bug", "checks"), [(None, []), ("no-residual", ["residual connections"])])

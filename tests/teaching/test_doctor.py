@@ -18,7 +18,7 @@ from core.runs.training_state import training_state_of
 from core.teaching.bugs import new_state
 from core.teaching.doctor import examine_preset, examine_state, run_checks
 from core.teaching.doctor.finding import Examination, Finding
-from core.teaching.doctor.learning_checks import update_fraction
+from core.teaching.doctor.learning_checks import judge_update, update_fraction
 from core.teaching.doctor.subject import Subject
 from core.training.history import History
 from core.training.loop import StepEvent
@@ -245,6 +245,13 @@ def test_a_large_embedding_does_not_hide_an_excessive_update():
     seen[:100] += 0.3  # the rows of a batch
     fraction = update_fraction([embedding, *others], [seen, *(each + 0.3 for each in others)])
     assert fraction == pytest.approx(3, rel=0.05)
+
+
+def test_an_update_of_a_matrix_that_was_zero_has_no_relative_size():
+    zero, one = torch.zeros(4, 4), torch.ones(4, 4)
+    assert update_fraction([zero, zero, one], [one, one, 1.5 * one]) == pytest.approx(0.5)
+    assert update_fraction([zero, one], [zero, one]) == 0
+    assert judge_update(update_fraction([zero, one], [one, one]), "").light == "gray"
 
 
 def figures(exact: float, bleu: float | None = None) -> Evaluation:

@@ -9,8 +9,10 @@ from torch import nn
 
 from core import lab
 from core.storage.errors import InputError
+from core.teaching.doctor.black_box import SpecialIds
+from core.teaching.doctor.data_checks import check_target_shift
 
-PAD, EOS, NUM_TOKENS = 0, 2, 20
+PAD, BOS, EOS, NUM_TOKENS = 0, 1, 2, 20
 
 
 class Model(nn.Module):
@@ -102,6 +104,21 @@ def test_a_bug_is_named(ids: torch.Tensor, bug: str, check: str, words: str):
     found = lab.diagnose(Model(bug=bug), None, ids, pad=PAD, eos=EOS, loss=right)
     failed = {each.check: each.sentence for each in found.failed}
     assert words in failed[check], found
+
+
+def test_sequences_that_do_not_begin_with_bos_pass(ids: torch.Tensor):
+    packed, left = ids.clone(), ids.clone()
+    packed[:4, 0] = BOS
+    left[:, 0], left[:4, :3], left[:4, 3] = BOS, PAD, BOS
+    for given in (packed, left):
+        found = lab.diagnose(Model(), None, given, pad=PAD, bos=BOS, eos=EOS, loss=right)
+        assert {each.check: each.light for each in found.findings}["target shift"] == "green"
+
+
+def test_the_first_token_after_pad_is_bos():
+    left, special = torch.tensor([[BOS, 5, 6, EOS], [PAD, BOS, 5, EOS]]), SpecialIds(PAD, PAD, BOS, EOS)
+    assert check_target_shift(left[:, :-1], left[:, 1:], special).light == "green"
+    assert check_target_shift(left[:, 1:-1], left[:, 2:], special).light == "red"
 
 
 def test_bugs_of_data_loss_and_decoding_are_named(ids: torch.Tensor):

@@ -11,7 +11,9 @@ from core.interpret.any_module.attention_calls import AttentionCall, blocks_by_s
 PRODUCTS = ("matmul", "bmm", "einsum")
 REARRANGING = {  # results have the numbers of the first argument, in another order or number
     *("view", "reshape", "transpose", "permute", "swapaxes", "movedim", "unflatten", "flatten", "unsqueeze", "squeeze"),
+    *("T", "mT", "H", "mH"),
     *("chunk", "split", "unbind", "__getitem__", "contiguous", "clone", "to", "float", "double", "add"),
+    *("repeat", "repeat_interleave", "expand", "expand_as", "broadcast_to"),  # keys that several heads share
 }
 
 
@@ -22,6 +24,12 @@ class _Product:
     scores: torch.Tensor
     d_k: int
     factor: float
+
+
+def _name_of(func: Any) -> str:
+    """Return the name of a function, or of the property that it gets, as ``mT``."""
+    name = getattr(func, "__name__", "")
+    return getattr(func.__self__, "__name__", "") if name == "__get__" else name
 
 
 class FunctionCalls(TorchFunctionMode):
@@ -53,7 +61,7 @@ class FunctionCalls(TorchFunctionMode):
         """Call a function, and remember what it did."""
         given = kwargs or {}
         result = func(*args, **given)
-        name = getattr(func, "__name__", "")
+        name = _name_of(func)
         if isinstance(result, torch.Tensor) and result.is_floating_point():
             self.dtypes.add(result.dtype)
         if name == "softmax":
@@ -113,6 +121,7 @@ class FunctionCalls(TorchFunctionMode):
     ) -> None:
         if dropout_p:
             self.dropout.append(f"scaled_dot_product_attention(dropout_p={dropout_p:g})")
+        factors = [self._factors[id(each)][1] for each in (query, key) if id(each) in self._factors]
         if key.shape[1] != query.shape[1]:  # shared by several heads
             key = key.repeat_interleave(query.shape[1] // key.shape[1], dim=1)
         raw = query @ key.mT
@@ -123,9 +132,8 @@ class FunctionCalls(TorchFunctionMode):
             is_bool = attn_mask.dtype == torch.bool
             scores = scores.masked_fill(~attn_mask, -torch.inf) if is_bool else scores + attn_mask
         product = None
-        if all(id(each) in self._factors for each in (query, key)):
-            factor = self._factors[id(query)][1] * self._factors[id(key)][1]
-            product = _Product(raw.detach(), query.shape[-1], factor)
+        if len(factors) == 2:
+            product = _Product(raw.detach(), query.shape[-1], factors[0] * factors[1])
         self._add("scaled_dot_product_attention", scores.softmax(dim=-1), product)
 
     def _dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False, **_: Any) -> None:

@@ -31,6 +31,7 @@ FEW = 8  # number of pairs for checks that need only a few
 NUM_PAD = 3  # tokens appended to a source if the maximum length is unknown
 COARSE = Rounding(0.1, 0.1)  # of logits in 16 bits, whose two calls are compared but nothing else
 CLOSE = 0.5  # standard deviations of the logits, between the same model in 16 bits and in float64
+FAR = 1.5  # times the second largest gradient; of a label that no sign shows
 
 IN_PLACE = "With cross-entropy in place of your loss: "
 
@@ -44,7 +45,8 @@ class LossTrace:
     Attributes:
         src: (B, S) int64, the source that the model reads; None if the call does not show it.
         tgt_in: (B, T) int64, the decoder input; None if the call does not show it.
-        labels: (B, T) int64, the token that each position must predict; PAD at positions that do not count.
+        labels: (B, T) int64, the token that each position must predict; PAD at positions that do not count. None if the
+            gradient does not show it.
         gradient: (B, T) float, the weight of each position: the size of the gradient.
         takes_logits: whether the loss normalizes over the vocabulary itself, as ``nn.CrossEntropyLoss`` does.
         uniform: the loss if all tokens are equally likely everywhere.
@@ -53,7 +55,7 @@ class LossTrace:
 
     src: torch.Tensor | None
     tgt_in: torch.Tensor | None
-    labels: torch.Tensor
+    labels: torch.Tensor | None
     gradient: torch.Tensor
     takes_logits: bool
     uniform: float
@@ -271,17 +273,16 @@ class AnyModel(BlackBox):
             raise NotCheckableError("the loss is not computed from the logits, but inside the model; pass your own.")
         gradient = self.turned(gradient)
         size = gradient.abs().sum(dim=-1)
-        largest = gradient.abs().argmax(dim=-1)
-        labels = torch.where(size > 0, largest, self.special.tgt_pad)
-        at_label = gradient.gather(-1, largest[..., None])[..., 0][size > 0]
+        labels, is_clear = _labels(gradient)
+        at_label = gradient.gather(-1, labels[..., None])[..., 0][size > 0]
         shown = [self.turned(each) for each in ids[: len(self._given)]]
         tgt_in = shown[-1] if len(shown) == len(self._given) else None
-        if tgt_in is not None and tgt_in.shape != labels.shape:
+        if tgt_in is not None and tgt_in.shape != size.shape:
             raise NotCheckableError("in the loss, logits and decoder input do not have the same length.")
         return LossTrace(
             src=shown[0] if len(shown) > 1 else None,
             tgt_in=tgt_in,
-            labels=labels,
+            labels=torch.where(size > 0, labels, self.special.tgt_pad) if is_clear else None,
             gradient=size,
             takes_logits=bool((gradient > 0).any() and (gradient < 0).any()),
             uniform=loss.item(),
@@ -376,6 +377,22 @@ def _with_logits(output: Any, logits: torch.Tensor) -> Any:
     else:
         output.logits = logits
     return output
+
+
+def _labels(gradient: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """Return the label of each position, (B, T) int64, and whether a gradient (B, T, V) that is not 0 shows it.
+
+    The label is the only token whose gradient has its sign, as in cross-entropy over the vocabulary or over each token
+    by itself; else the one with by far the largest gradient.
+    """
+    signs = torch.stack([gradient < 0, gradient > 0])  # (2, B, T, V)
+    is_alone = signs.sum(dim=-1) == 1
+    falling, rising = signs.int().argmax(dim=-1)
+    alone = torch.where(is_alone[0], falling, rising)
+    largest = gradient.abs().topk(2, dim=-1)
+    by_sign = is_alone[0] ^ is_alone[1]
+    is_clear = by_sign | (largest.values[..., 0] > FAR * largest.values[..., 1])
+    return torch.where(by_sign, alone, largest.indices[..., 0]), bool((is_clear | (gradient == 0).all(dim=-1)).all())
 
 
 def _copied(state: Any) -> Any:

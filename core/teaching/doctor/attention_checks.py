@@ -16,6 +16,8 @@ from core.teaching.doctor.finding import Finding, not_checked
 NO_ATTENTION = "the model has no attention that can be recorded."
 TOLERANCE = 1e-3
 LINEAR = 0.99  # correlation of the logarithms of weights with the products of queries and keys
+WITHIN = 0.05  # of the divisor of scores
+LISTED = 6  # modules in a sentence
 NO_BIAS = 0.9999  # likewise, in an unknown module; T5 adds a bias to scores, and its small weights need no scaling
 MIN_WEIGHT = 1e-6  # logarithms of smaller weights are inaccurate
 SAME_HEADS = 5e-3  # of what weights differ from uniform; heads initialized alike drift apart to 1e-3 in 400 updates
@@ -39,11 +41,11 @@ def check_row_sums(calls: list[AttentionCall]) -> Finding:
 
 
 def check_score_scaling(calls: list[AttentionCall]) -> Finding:
-    """Scores are divided by √d_k: the slope of the log weights over Q Kᵀ is 1 / √d_k."""
+    """Scores of every call are divided by its own √d_k: the slope of the log weights over Q Kᵀ is 1 / √d_k."""
     name = "score scaling"
     softmax = (MultiHeadAttention, nn.MultiheadAttention)  # linear attention has none
     multi_head = [call for call in calls if type(call.module) in softmax or call.scores is not None]
-    fits = [fit for call in multi_head if (fit := _fit_slope(call)) is not None]
+    fits = [(call, *fit) for call in multi_head if (fit := _fit_slope(call)) is not None]
     if not fits and not calls:
         return not_checked(name, "the model has no attention that can be recorded.")
     if not fits:
@@ -52,17 +54,28 @@ def check_score_scaling(calls: list[AttentionCall]) -> Finding:
             "scores cannot be traced to products of projected queries and keys; rotary positions, a norm of queries or "
             "keys, or attention of another kind hide them.",
         )
-    lowest = min(correlation for _, correlation in fits)
+    lowest = min(correlation for _, _, correlation in fits)
     if multi_head[0].module is None and lowest < NO_BIAS:
         return not_checked(name, "a bias is added to scores.")
     if lowest < LINEAR:
         return Finding(name, "amber", "The attention weights are not a softmax of any multiple of Q Kᵀ.")
-    divisor = 1 / (sum(slope for slope, _ in fits) / len(fits))
-    expected = math.sqrt(multi_head[0].d_k)
-    if abs(divisor / expected - 1) < 0.05:
-        return Finding(name, "green", f"Scores are divided by {divisor:.2f}, which is √d_k.", divisor)
-    bug: BugName | None = "no-score-scaling" if abs(divisor - 1) < 0.05 else None
-    return Finding(name, "red", f"Scores are divided by {divisor:.2f}, not by √d_k = {expected:.2f}.", divisor, bug)
+    divided = [(call.name, 1 / slope, math.sqrt(call.d_k)) for call, slope, _ in fits]
+    wrong = [each for each in divided if not _is_about(each[1], each[2])]
+    if not wrong:
+        _, divisor, expected = divided[0]
+        if all(each[2] == expected for each in divided):
+            return Finding(name, "green", f"Scores are divided by {divisor:.2f}, which is √d_k.", divisor)
+        return Finding(name, "green", "In every attention module scores are divided by its own √d_k.", divisor)
+    _, divisor, expected = wrong[0]
+    bug: BugName | None = "no-score-scaling" if all(_is_about(each[1], 1.0) for each in wrong) else None
+    if len(wrong) == len(divided) and all(_is_about(each[1], divisor) and each[2] == expected for each in wrong):
+        sentence = f"Scores are divided by {divisor:.2f}, not by √d_k = {expected:.2f}."
+        return Finding(name, "red", sentence, divisor, bug)
+    named = {of: f"{of} by {divisor:.2f}, not {expected:.2f}" for of, divisor, expected in wrong}
+    count = len({of for of, _, _ in divided})
+    sentence = f"In {len(named)} of {count} attention modules scores are not divided by √d_k: "
+    sentence += "; ".join([*named.values()][:LISTED]) + ("; …" if len(named) > LISTED else "") + "."
+    return Finding(name, "red", sentence, divisor, bug)
 
 
 def check_reported_maps(maps: AttentionMaps, calls: list[AttentionCall]) -> Finding:
@@ -93,7 +106,9 @@ def check_head_diversity(calls: list[AttentionCall]) -> Finding:
     several = [call for call in calls if call.weights.shape[1] > 1]
     if not several:
         return not_checked(name, "no recorded layer has several heads.")
-    distances = {call.name: _head_distance(call) for call in several}
+    distances = {call.name: distance for call in several if (distance := _head_distance(call)) is not None}
+    if not distances:
+        return not_checked(name, "all attention is uniform, which is alike in all heads.")
     smallest = min(distances.values())
     if smallest > SAME_HEADS:
         return Finding(name, "green", "The heads of every layer attend differently.", smallest)
@@ -155,11 +170,11 @@ def _query_spread(call: AttentionCall) -> float | None:
     return None if spread < UNIFORM_WITHIN else (call.weights - call.weights[:, :, :1]).abs().amax().item() / spread
 
 
-def _head_distance(call: AttentionCall) -> float:
-    """Return the largest difference between heads, relative to the largest difference of weights from uniform ones."""
+def _head_distance(call: AttentionCall) -> float | None:
+    """Return the largest difference between heads, relative to that from uniform weights; None if they are uniform."""
     uniform = call.visible / call.visible.sum(dim=-1, keepdim=True).clamp(min=1)
     spread = (call.weights - uniform).abs().amax().item()
-    return (call.weights - call.weights[:, :1]).abs().amax().item() / max(spread, 1e-12)
+    return None if spread < UNIFORM_WITHIN else (call.weights - call.weights[:, :1]).abs().amax().item() / spread
 
 
 def check_entropy(calls: list[AttentionCall], *, is_trained: bool) -> Finding:
@@ -202,6 +217,10 @@ def check_embedding_scaling(model: nn.Module) -> Finding:
         "the positional encodings dominate them."
     )
     return Finding(name, "red", sentence, factor, bug)
+
+
+def _is_about(divisor: float, expected: float) -> bool:
+    return abs(divisor / expected - 1) < WITHIN
 
 
 def _deviation_from_one(call: AttentionCall, *, dim: int) -> float:

@@ -20,6 +20,7 @@ class Ahead:
         later: the mean weight on later tokens.
         earlier: the mean weight on earlier tokens, of positions that count and do not attend to all tokens alike.
         reach: the largest distance at which a later token has any.
+        farthest: the distance from the first to the last position.
         is_uniform: whether every position that attends to later tokens attends to all tokens alike, as it does where a
             mask of large negative scores hides all of them.
     """
@@ -27,6 +28,7 @@ class Ahead:
     later: float
     earlier: float
     reach: int
+    farthest: int
     is_uniform: bool
 
 
@@ -35,19 +37,20 @@ def attention_ahead(calls: list[AttentionCall], is_real: torch.Tensor) -> Ahead 
 
     Args:
         calls: of attention.
-        is_real: (B, T) bool, whether each of the last positions counts.
+        is_real: (B, T) bool, whether each of the last positions counts; of fewer positions, each of the first.
     """
     maps = [_finite(call)[..., -call.weights.shape[-2] :] for call in calls if call.block == "decoder"]
     if not maps or not _are_normalized(calls):
         return None
     later = sum(each.triu(1).sum(dim=-1).mean().item() for each in maps) / len(maps)
-    earlier = sum(_mean_on_earlier(each, is_real[:, -each.shape[-2] :]) for each in maps) / len(maps)
+    earlier = sum(_mean_on_earlier(each, is_real[:, : each.shape[-2]]) for each in maps) / len(maps)
     reach = [
         at for each in maps for at in range(1, each.shape[-1]) if bool((each.diagonal(at, -2, -1) > VISIBLE).any())
     ]
     leaking = [each[(each.triu(1) > VISIBLE).any(dim=-1)] for each in maps]  # rows (N, T)
     is_uniform = all(bool((rows.amax(dim=-1) - rows.amin(dim=-1) < ROUNDING).all()) for rows in leaking)
-    return Ahead(later, earlier, max(reach, default=0), is_uniform)
+    farthest = max(each.shape[-1] for each in maps) - 1
+    return Ahead(later, earlier, max(reach, default=0), farthest, is_uniform)
 
 
 def _mean_on_earlier(weights: torch.Tensor, is_real: torch.Tensor) -> float:

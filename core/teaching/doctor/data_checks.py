@@ -34,7 +34,9 @@ def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: Spe
         if equal <= RARE:
             sentence = f"The decoder input is not the target shifted right by one position. {sentence}"
         return Finding(name, "red", sentence, equal, "targets-not-shifted" if equal > 0.99 else None)
-    without = (tgt_in[:, 0] != special.bos).float().mean().item()
+    first = (tgt_in != special.tgt_pad).int().argmax(dim=1, keepdim=True)  # PAD may be on the left
+    begins = torch.cat([tgt_in[:, :1], tgt_in.gather(1, first)], dim=1) == special.bos  # which may be PAD itself
+    without = (~begins.any(dim=1)).float().mean().item()
     if without and special.bos != NO_ID:
         return Finding(name, "red", f"{without:.0%} of the decoder inputs do not begin with BOS.", without)
     return Finding(name, "green", "The decoder input is the target shifted right by one position.", equal)

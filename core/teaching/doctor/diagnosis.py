@@ -28,6 +28,7 @@ from core.teaching.doctor.language_model import LanguageModel
 COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
 NO_LOSS = "pass loss=, a function of forward, src and tgt."
+NO_LABELS = "the gradient of the loss does not show which token each position must predict."
 NO_PAD = "pad= was not passed."
 SAME_ID = "PAD and EOS are the same id."
 
@@ -210,6 +211,13 @@ class _Diagnosis:
             raise NotCheckableError(self.no_trace)
         return self.trace
 
+    def _labels(self, trace: LossTrace | None = None) -> torch.Tensor:
+        """Return the labels of a call of the loss, (B, T) int64."""
+        labels = (trace or self._traced()).labels
+        if labels is None:
+            raise NotCheckableError(NO_LABELS)
+        return labels
+
     def _outputs(self) -> Finding:
         """The model returns the kind of output that its loss expects: logits, or log-probabilities."""
         name = "logits"
@@ -241,7 +249,10 @@ class _Diagnosis:
         trace = self._traced()
         if trace.tgt_in is None:
             return not_checked(name, "the call of the model does not show the decoder input as its second ids.")
-        return data_checks.check_target_shift(trace.tgt_in, trace.labels, subject.special)
+        special = subject.special
+        if self.is_language_model:
+            special = replace(special, bos=NO_ID)  # sequences may be cut out of a longer text
+        return data_checks.check_target_shift(trace.tgt_in, self._labels(), special)
 
     def _copying(self) -> Finding:
         """A trained model predicts the next token, not the token that it has just read."""
@@ -264,7 +275,7 @@ class _Diagnosis:
         if special.tgt_pad == special.eos:
             return not_checked(name, SAME_ID)
         if not self.is_language_model:
-            targets = subject.tgt[:, 1:] if self.trace is None else self.trace.labels
+            targets = subject.tgt[:, 1:] if self.trace is None else self._labels()
             return data_checks.check_eos_in_targets(targets, special)
         ended = subject.targets[(subject.targets == special.tgt_pad).any(dim=1)]
         if not len(ended):
@@ -280,12 +291,13 @@ class _Diagnosis:
             return not_checked(name, SAME_ID)
         if not (self.subject.tgt == special.tgt_pad).any():
             trace = self.subject.trace_loss(with_pad=True)
-        return data_checks.check_pad_in_loss(trace.gradient, trace.labels == special.tgt_pad)
+        return data_checks.check_pad_in_loss(trace.gradient, self._labels(trace) == special.tgt_pad)
 
     def _loss_sign(self) -> Finding:
         """The loss falls where a label becomes more likely."""
-        name, rises = "loss sign", self._traced().rises
-        if rises:
+        name, trace = "loss sign", self._traced()
+        self._labels(trace)
+        if trace.rises:
             return Finding(name, "red", "The loss rises when a label becomes more likely: its sign is wrong.")
         return Finding(name, "green", "The loss falls when a label becomes more likely.")
 
@@ -454,6 +466,6 @@ class _Diagnosis:
             loss.backward()
             optimizer.step()
             fraction = learning_checks.update_fraction(before, trained)
-        if not math.isfinite(fraction) and not math.isfinite(loss.item()):
+        if fraction is not None and not math.isfinite(fraction) and not math.isfinite(loss.item()):
             return not_checked(name, "the loss is not finite.")
         return learning_checks.judge_update(fraction, f"At the optimizer's present learning rate, {rate:.2g},")

@@ -203,27 +203,33 @@ def check_update_size(subject: Subject) -> Finding:
     settings = state.preset.training
     steps = {1, max(1, settings.warmup_steps), max(1, round(0.3 * settings.steps))}
     highest = max(learning_rate_at(step, settings) for step in steps)
-    fraction = update_fraction(before, state.model.parameters()) * highest / learning_rate_at(1, settings)
-    return judge_update(fraction, f"At the highest learning rate, {highest:.2g},")
+    fraction = update_fraction(before, state.model.parameters())
+    at_highest = None if fraction is None else fraction * highest / learning_rate_at(1, settings)
+    return judge_update(at_highest, f"At the highest learning rate, {highest:.2g},")
 
 
 @torch.no_grad()
-def update_fraction(before: Sequence[torch.Tensor], after: Iterable[torch.Tensor]) -> float:
+def update_fraction(before: Sequence[torch.Tensor], after: Iterable[torch.Tensor]) -> float | None:
     """Return the norm of a weight matrix's change relative to the matrix: the median of the matrices that change.
 
-    A single norm over all matrices would be dominated by a large embedding, of which a batch changes few rows.
+    A single norm over all matrices would be dominated by a large embedding, of which a batch changes few rows. Matrices
+    that were zero, as half of a new adapter is, have no norm to compare with; None if no other changes.
     """
     pairs = [
         (old.norm().item(), (new - old).norm().item()) for old, new in zip(before, after, strict=True) if old.ndim > 1
     ]
     if not all(math.isfinite(change) for _, change in pairs):
         return math.nan
-    return median([change / max(size, 1e-30) for size, change in pairs if change] or [0.0])
+    changed = [(size, change) for size, change in pairs if change]
+    fractions = [change / size for size, change in changed if size]
+    return median(fractions or [0.0]) if fractions or not changed else None
 
 
-def judge_update(fraction: float, rate: str) -> Finding:
+def judge_update(fraction: float | None, rate: str) -> Finding:
     """Judge the size of an update, with the learning rate as the beginning of a sentence."""
     name = "update size"
+    if fraction is None:
+        return not_checked(name, "every weight matrix that the update changes was zero before.")
     if not math.isfinite(fraction):
         return Finding(name, "red", f"{rate} an update makes weights infinite or NaN.")
     if fraction == 0:

@@ -15,6 +15,7 @@ from core.teaching.doctor.finding import Finding, not_checked
 
 NUM_PAD = 3  # tokens appended
 NEARLY_ALL = 0.99  # of the attention
+CONSTANT = "the logits of all positions are the same, as from an output layer that is initialized to zero."
 BLOCKS: dict[Block, str] = {
     "encoder": "the encoder's self-attention",
     "decoder": "the decoder's attention",
@@ -31,6 +32,8 @@ def check_batch_rows(subject: BlackBox) -> Finding:
     together = subject.logits(src, tgt_in)
     rows = (slice(0, 1), slice(len(src) - 1, len(src)))
     change = max(largest_change(together[row], subject.logits(src[row], tgt_in[row]), is_real[row]) for row in rows)
+    if _is_constant(together) and subject.rounding.explains(change):
+        return not_checked(name, CONSTANT)
     if subject.rounding.explains(change):
         return Finding(name, "green", "A pair has the same logits alone as in a batch.", change)
     sentence = (
@@ -59,6 +62,8 @@ def check_causal_leak(subject: BlackBox) -> Finding:
         pad_change = max(pad_change, largest_change(before, after, ~is_real & is_earlier))
     if not subject.rounding.explains(change, effect):
         return _leak(subject, change)
+    if _is_constant(before) and subject.rounding.explains(effect):
+        return not_checked(name, CONSTANT)
     if subject.reads_target and subject.rounding.explains(effect):
         sentence = "Replacing a target token changes no logit, at no position: the decoder input is not read."
         return Finding(name, "red", sentence, effect)
@@ -91,7 +96,7 @@ def _leak(subject: BlackBox, change: float) -> Finding:
         return Finding(name, "red", sentence, change)
     if ahead.earlier <= VISIBLE:
         return Finding(name, "red", sentence + " and none on earlier ones: the causal mask is flipped.", change)
-    if ahead.reach < subject.few[1].shape[1] - 1:
+    if ahead.reach < ahead.farthest:
         return Finding(name, "red", f"{sentence}, at most {ahead.reach} ahead: the causal mask is shifted.", change)
     return Finding(name, "red", sentence + ", the causal mask is missing.", change, "no-causal-mask")
 
@@ -143,6 +148,8 @@ def check_target_pad(subject: BlackBox) -> Finding:
     before = subject.logits(src, tgt_in)
     effect = _source_effect(subject, src, tgt_in)
     change = largest_change(before, subject.logits(src, padded)[:, : tgt_in.shape[1]], is_real)
+    if _is_constant(before) and subject.rounding.explains(max(change, effect)):
+        return not_checked(name, CONSTANT)
     if subject.rounding.explains(change, effect):
         return Finding(name, "green", "Appending PAD to a decoder input changes no logit before it.", change)
     sentence = f"Appending PAD to a decoder input changes the logits before it, by {change:.2g} standard deviations."
@@ -155,6 +162,8 @@ def check_source_order(subject: BlackBox) -> Finding:
     (src, tgt_in), is_real = subject.few, subject.is_real
     effect = _source_effect(subject, src, tgt_in, is_real)
     if subject.rounding.explains(effect):
+        if _is_constant(subject.logits(src, tgt_in)):
+            return not_checked(name, CONSTANT)
         sentence = f"Replacing a {subject.source} token changes no logit: the {subject.source} is not read."
         return Finding(name, "red", sentence, effect)
     swaps = {row: swap for row in range(len(src)) if (swap := _two_positions(subject, src[row])) is not None}
@@ -247,6 +256,11 @@ CHECKS: dict[str, Callable[[BlackBox], Finding]] = {
     "target order": check_target_order,
     "hidden tokens": check_hidden_tokens,
 }
+
+
+def _is_constant(logits: torch.Tensor) -> bool:
+    """Whether all positions of all pairs have exactly the same logits (B, T, V), which show nothing of what is read."""
+    return torch.equal(logits, logits[:1, :1].expand_as(logits))
 
 
 def _source_effect(
