@@ -315,6 +315,8 @@ def test_the_scaling_of_every_call_is_judged_by_itself(repeat: str):
     assert (unscaled.light, unscaled.bug) == ("red", "no-score-scaling")
     assert "In 1 of 3 attention modules" in unscaled.sentence
     assert "by 1.00, not 2.83." in unscaled.sentence
+    by_size = scaling(Grouped(repeat), Grouped(repeat, divisor=8))  # as in µP
+    assert (by_size.light, by_size.bug) == ("amber", None)
     assert (thrice.light, thrice.bug) == ("red", None)
     assert "In 2 of 3 attention modules" in thrice.sentence
 

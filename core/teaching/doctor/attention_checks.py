@@ -67,6 +67,9 @@ def check_score_scaling(calls: list[AttentionCall]) -> Finding:
             return Finding(name, "green", f"Scores are divided by {divisor:.2f}, which is √d_k.", divisor)
         return Finding(name, "green", "In every attention module scores are divided by its own √d_k.", divisor)
     _, divisor, expected = wrong[0]
+    if all(_is_about(each[1], each[2] ** 2) for each in wrong):
+        sentence = f"Scores are divided by d_k, here {divisor:.2f}, as in µP (Yang et al. 2021), not by √d_k."
+        return Finding(name, "amber", sentence, divisor)
     bug: BugName | None = "no-score-scaling" if all(_is_about(each[1], 1.0) for each in wrong) else None
     if len(wrong) == len(divided) and all(_is_about(each[1], divisor) and each[2] == expected for each in wrong):
         sentence = f"Scores are divided by {divisor:.2f}, not by √d_k = {expected:.2f}."
