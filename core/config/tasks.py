@@ -447,9 +447,9 @@ class OwnPairsConfig(SubwordsConfig):
 
     @property
     def summary(self) -> str:
-        pairs = "pairs" if self.data_origin else "own pairs"
+        pairs, origin = ("pairs", f"; from {self.data_origin}") if self.data_origin else ("own pairs", "")
         source = "inflected words" if self.source_tokens == "inflection" else f"{self.source_tokens}s"
-        return f"learn {pairs} with {self.num_sources:,} sources, {source} to {self.answer_tokens}s"
+        return f"learn {pairs} with {self.num_sources:,} sources, {source} to {self.answer_tokens}s{origin}"
 
 
 class ImportedConfig(TaskSection):

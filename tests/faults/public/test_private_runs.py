@@ -27,6 +27,7 @@ ABOUT_A_RUN = BAR | {
     "bundle",
     "examine",
     "parts",
+    "diagram",
     "health",
 }  # the components' functions that take a run
 
