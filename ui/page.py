@@ -31,6 +31,8 @@ from ui.serving.guarded_page import GuardedPage
 from ui.tabs import attention, compare, decode, lessons, report, sweep, train
 from ui.updates import Updates, by_name
 
+MAX_PARAMETER = 2_000  # characters in the page's address; servers refuse long ones, also on a reload
+
 
 @dataclass(frozen=True)
 class DecodeRequest:
@@ -346,7 +348,8 @@ def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any)
     """Return the address that restores this decode; the attention viewer adds the selected view."""
     kind, prefix, *values = strategy or ("greedy", "", *strategy_form.default_values())
     query = strategy_form.as_query(kind, prefix, values) | spec.for_run(run).as_query()
-    return {"parameters": {"run": run or "", "input": text or ""} | query}
+    parameters = {"run": run or "", "input": text or ""} | query
+    return {"parameters": {name: "" if len(value) > MAX_PARAMETER else value for name, value in parameters.items()}}
 
 
 def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> Updates:

@@ -52,6 +52,8 @@ def test_an_input_that_the_next_run_cannot_read_becomes_an_example_and_a_long_on
     field.fill("a b " * 600)  # nothing is cut off on the way
     field.press("Enter")
     expect(message).to_contain_text("2,400 characters; the maximum is 2,000")
+    expect(page).to_have_url(re.compile("run="))
+    expect(page).not_to_have_url(re.compile("input="))  # no server would open such an address again
 
 
 def test_the_former_answer_is_marked_while_another_input_is_typed(page: Page):

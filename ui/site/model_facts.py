@@ -33,7 +33,6 @@ def model_facts(preset: Preset, task: Task, model: Seq2Seq, inputs: Sequence[Sna
     width = getattr(preset.model, "d_model", None)
     return {
         "preset": preset.name,
-        "about": preset.description,
         "yaml": preset_to_yaml(preset),
         "task": {"summary": preset.task.summary, "translates": task.is_translation, **_reading(task)},
         "source_tokens": list(task.src_vocab.tokens),
