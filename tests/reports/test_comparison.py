@@ -143,14 +143,15 @@ def test_cached_measurements_are_not_repeated(shelf):
 
 
 def test_runs_of_different_tasks_are_refused_with_the_settings_that_differ(tiny):
-    pairs = load_preset("plurals").with_changes({"task.origin": "a public list"})
+    pairs, other = load_preset("plurals"), "f" * 64
+    data = f"task.data: {pairs.task.data[:12]}… and ffffffffffff…"
     for first, changes, reason in (
         (tiny, {"task.max_length": 6}, "task.max_length: 5 and 6"),
         (tiny, {"task.transform": "copy"}, "task.transform: reverse and copy"),
         (tiny, {"task.family": "words"}, "task.family: digits and words"),
         (tiny, {"task.family": "addition"}, "task.family: digits and addition"),
-        (pairs, {"task.data": "f" * 64, "task.origin": ""}, f"task.data: {pairs.task.data[:12]}… and ffffffffffff…"),
-        (pairs, {"task.origin": ""}, "task.origin: a public list and none"),
+        (pairs, {"task.data": other, "task.vocabulary": other}, data),
+        (pairs, {"task.vocabulary": other}, "task.vocabulary: none and ffffffffffff…"),
     ):
         with pytest.raises(InputError, match="runs 'a' and 'c' have different tasks") as raised:
             check_comparable({"a": first, "b": first, "c": first.with_changes(changes)})
@@ -170,6 +171,13 @@ def test_settings_that_only_affect_training_data_keep_runs_comparable():
     own = own.with_changes({"task.min_length": told.task.min_length, "task.max_length": told.task.max_length})
     assert told.task.eos_in_targets != own.task.eos_in_targets
     check_comparable({"told": told, "own": own})
+
+
+def test_own_pairs_may_have_other_examples_and_another_origin():
+    preset = load_preset("plurals")
+    check_comparable({"one": preset, "two": preset.with_changes({"task.origin": "a file", "task.examples": "Hello."})})
+    with pytest.raises(InputError, match=r"\(task.split_seed: 0 and 1\)"):
+        check_comparable({"one": preset, "two": preset.with_changes({"task.examples": "Hello.", "task.split_seed": 1})})
 
 
 def test_equal_keys_mean_the_same_vocabulary_and_items():

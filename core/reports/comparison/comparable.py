@@ -11,12 +11,8 @@ from core.storage.errors import InputError
 
 MAX_RUNS = 20  # item by item, every two of them
 MAX_GROUPED_RUNS = 200
-_TRAINING_ONLY = {
-    "eos_in_targets",
-    "markers_as_data",
-    "unk_in_training",
-}  # task settings that change the training data but not the held-out items
-_NOT_OF_ITEMS = {f"task.{name}" for name in _TRAINING_ONLY}
+# Task settings that leave the held-out items as they are: those of the training data, and what is said of own pairs.
+_NOT_OF_ITEMS = {"eos_in_targets", "markers_as_data", "unk_in_training", "origin", "examples"}
 _LONGEST_VALUE = 40  # characters in a message; a checksum has more
 
 
@@ -37,7 +33,7 @@ class RunGroup:
 
 def held_out_key(task: Section) -> tuple[tuple[str, Any], ...]:
     """Return a key of a task's vocabulary and held-out items; equal keys mean equal items in equal order."""
-    return tuple(task.model_dump(exclude=_TRAINING_ONLY).items())
+    return tuple(task.model_dump(exclude=_NOT_OF_ITEMS).items())
 
 
 def check_comparable(presets: Mapping[str, Preset], *, most: int = MAX_RUNS) -> None:
@@ -61,7 +57,7 @@ def _task_differences(first: Preset, other: Preset) -> str:
     if "task.family" in settings:
         settings = {"task.family": settings["task.family"]}
     else:
-        settings = {key: values for key, values in settings.items() if key not in _NOT_OF_ITEMS}
+        settings = {key: values for key, values in settings.items() if key.removeprefix("task.") not in _NOT_OF_ITEMS}
         of_both = {key: values for key, values in settings.items() if not {None, ""} & set(values)}
         settings = of_both or settings
     return "; ".join(f"{key}: {' and '.join(map(_format_value, values))}" for key, values in settings.items())
