@@ -190,11 +190,15 @@ def test_after_a_training_the_next_steps_are_one_press_away(seeds: list[str], pa
     steps.get_by_role("button", name="Teach it plurals").click()
     expect(page.locator("#summary")).to_contain_text("239,518 parameters")
     expect(page.locator("#preset-picker input:checked")).to_have_value("plurals")
+    steps.get_by_role("button", name="Teach it plurals").click()  # it is open already
     steps.get_by_role("button", name="Take a head away").click()
     head = page.locator("#heads .cell").first
     expect(head.locator(".figure")).to_contain_text("%", timeout=60_000)
     head.click()
     expect(page.locator("#attention-edited")).to_contain_text("without")
+    open_tab(page, "Train")
+    page.locator("#train").click()
+    expect(page.locator("#run-bar .run")).to_contain_text("plurals")
 
 
 def test_on_a_phone_progress_loss_and_stop_are_in_view(page: Page):

@@ -134,7 +134,7 @@ class Form:
             "message": {"text": ""},
             "summary": summary,
             "train": gr.update(interactive=True),
-            "picker": picker_value(draft.base, draft.picked),
+            "picker": picker_value(draft.base, draft.picked, edition=draft.edition),
             "draft": draft,
             "fields": opened_fields(draft)
             | {"kept": _kept(draft, draft.start, draft.start_from)}
@@ -356,7 +356,7 @@ def _key(preset: Preset) -> str:
 
 def _not_opened(draft: Draft) -> Updates:
     """Return the updates where a picked preset could not be opened: Train must not train another."""
-    picker = picker_value(draft.base, draft.picked)
+    picker = picker_value(draft.base, draft.picked, edition=draft.edition)
     return {"summary": {"unopened": True}, "train": gr.update(interactive=False), "picker": picker}
 
 

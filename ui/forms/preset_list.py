@@ -29,13 +29,14 @@ def first_preset() -> Preset:
     return next(iter(shipped_presets().values()))
 
 
-def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
+def picker_value(chosen: Preset, picked: str = "", *, edition: int = 0) -> dict[str, Any]:
     """Return the value of the preset picker.
 
     Args:
         chosen: the preset that the form is open with; one that is not shipped, such as that of the user's own pairs,
             is listed too.
         picked: the visitor's choice that opened the form, if it was one.
+        edition: that of the form's draft.
     """
     families = by_family({preset: _listed(preset) for preset in shipped_presets().values()})
     if chosen.name not in shipped_presets():
@@ -49,6 +50,7 @@ def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
         "chosen": chosen.name,
         "pairs": chosen.task.own_data,
         "picked": picked,
+        "edition": edition,
     }
 
 
