@@ -132,7 +132,9 @@ def validate_name(field: str, text: str, *, max_length: int) -> str:
             reverses the direction of text.
     """
     name = text.strip()
-    if not 1 <= len(name) <= max_length:
+    if not name:
+        raise InputError(f"{field} is empty; it must have 1 to {max_length} characters")
+    if len(name) > max_length:
         raise InputError(f"{field} has {len(name):,} characters; it must have 1 to {max_length}")
     for position, character in enumerate(name, start=1):
         if unicodedata.category(character) in _REFUSED and character not in _JOINERS:

@@ -322,9 +322,10 @@ class Classes:
                 return each
         if re.fullmatch(CODE_PATTERN, plain):
             self._wrong_codes.count(site_of(network))
-        raise ClassError(
-            f"no class is open with the code {code.strip()[:20]}; a code has {CODE_LENGTH} letters and digits"
-        )
+            advice = "check every letter; the class may have ended"
+        else:
+            advice = f"a code has {CODE_LENGTH} letters and digits, none of them I, L, O, 0 or 1"
+        raise ClassError(f"no class is open with the code {code.strip()[:20]}; {advice}")
 
     def _taught(self, owner: str) -> Class:
         if (taught := self.taught_by(owner)) is None:

@@ -24,7 +24,7 @@ def validate_nickname(text: str) -> str:
     scripts = {unicodedata.name(each, "").split(" ")[0] for each in nickname if each.isalpha()}
     if len(mixed := [each.capitalize() for each in _MIXED if each in scripts]) > 1:
         raise InputError(
-            f"nickname={nickname!r} mixes {' and '.join(mixed)} letters, which look alike; use one alphabet"
+            f"nickname “{nickname}” mixes {' and '.join(mixed)} letters, which look alike; use one alphabet"
         )
     return nickname
 

@@ -106,6 +106,10 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
     board.locator(".link").fill("https://example.org/?tab=train")
     board.locator(".send-link").click()
     expect(board.locator(".sent")).to_contain_text("not an address of this page")
+    board.locator(".link").fill("http://localhost:7860/?tab=lessons&lesson=queries")  # as in the documents
+    board.locator(".send-link").click()
+    expect(board.locator(".sent")).to_contain_text("Sent: the link.")
+    board.locator(".send-preset").click()
     expect(line.locator(".handout")).to_contain_text("digits-reversal")
     expect(line.locator(".help")).to_have_text("I need help")
     line.locator(".open-handout").click()
@@ -132,6 +136,7 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
     expect(board.locator(".end")).to_contain_text("Really end?")
     board.locator(".end").click()
     expect(board.locator(".open")).to_be_visible()
+    expect(teacher.locator("#run-bar .title")).to_have_text(SHIPPED)  # the student's run was open
     expect(line).to_contain_text("You are no longer in the class")
     line.get_by_role("button").click()
     expect(line).to_be_hidden()

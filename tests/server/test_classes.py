@@ -192,7 +192,7 @@ def test_a_nickname_in_another_alphabet_is_taken_if_it_looks_like_one(classes: C
 @pytest.mark.parametrize("nickname", HOSTILE)
 def test_hostile_nicknames_are_refused(classes: Classes, nickname: str):
     opened = classes.open(owner("teacher"), SCHOOL)
-    assert refused(classes.join, owner("anna"), SCHOOL, opened.code, nickname).startswith("nickname has")
+    assert refused(classes.join, owner("anna"), SCHOOL, opened.code, nickname).startswith("nickname ")
     assert classes.taught_by(owner("teacher")).students == ()
 
 

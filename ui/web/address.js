@@ -26,11 +26,18 @@ export function linkTo(parameters) {
 /** The address of this page without parameters. */
 export const pageAddress = () => window.location.origin + window.location.pathname;
 
-/** The parameters of a link to this page as { name: value }, without theme and class; null if there are none here. */
-export function parametersOfLink(text) {
+const LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]; // where the documents' links lead
+
+/**
+ * The parameters of a link to this page as { name: value }, without theme and class; null if there are none here.
+ * The page may have further addresses.
+ */
+export function parametersOfLink(text, addresses = []) {
   if (!URL.canParse(text.trim(), window.location.href)) return null;
   const link = new URL(text.trim(), window.location.href);
-  if (link.origin + link.pathname !== pageAddress()) return null;
+  const address = link.origin + link.pathname;
+  const isHere = [pageAddress(), ...addresses].includes(address) || (LOOPBACK.includes(link.hostname) && link.pathname === window.location.pathname);
+  if (!isHere) return null;
   const parameters = Object.fromEntries([...link.searchParams].filter(([name]) => name !== "__theme" && name !== "class"));
   return Object.keys(parameters).length ? parameters : null;
 }

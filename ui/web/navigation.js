@@ -2,10 +2,13 @@
 
 let presets = null; // { has(name), choose(name) } of the preset picker
 
+const tabButton = (id) => document.querySelector('#tabs [role="tab"][data-tab-id="' + CSS.escape(id) + '"]');
+
 /** Open a tab by its id, as if the visitor had pressed it. */
-export function openTab(id) {
-  document.querySelector('#tabs [role="tab"][data-tab-id="' + id + '"]')?.click();
-}
+export const openTab = (id) => tabButton(id)?.click();
+
+/** The name of a tab, "" if there is none with that id. */
+export const tabName = (id) => tabButton(id ?? "")?.textContent.trim() ?? "";
 
 /** Whether a preset can be chosen on this page. */
 export const hasPreset = (name) => Boolean(presets?.has(name));

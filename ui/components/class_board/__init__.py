@@ -17,6 +17,7 @@ from core.config import preset_names
 from core.generation import Beam, Greedy, Sample
 from core.runs import RunError
 from core.server.access import VisitorRuns
+from core.server.classes import MAX_HOURS
 from core.server.classroom import RESULT_COLUMNS, BoardRow
 from core.server.stored_class import LESSON_PATTERN, MAX_ANSWERS, MAX_PARAMETERS, MAX_VALUE
 from core.storage.errors import InputError
@@ -138,7 +139,7 @@ def role(runs: VisitorRuns) -> dict[str, Any]:
         return {"role": "waiting", "nickname": nickname}
     if classroom.taught is not None:
         return {"role": "teacher"}
-    return {"role": "none", "hours": runs.limits.class_hours}
+    return {"role": "none", "hours": runs.limits.class_hours, "most_hours": MAX_HOURS}
 
 
 # ---- the teacher

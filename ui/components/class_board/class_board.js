@@ -4,7 +4,8 @@
 import { linkTo, patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
 import { laterStyles } from "../../web/later_styles.js";
-import { openPreset } from "../../web/navigation.js";
+import { openPreset, tabName } from "../../web/navigation.js";
+import { feed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 import { lessonProgress } from "../lesson/progress.js";
 import { makeBoard } from "./teacher.js";
@@ -16,16 +17,17 @@ const STUDENT_MS = 3000;
 let view = null;
 
 /** Open the dialog; with `joining` only if the visitor comes with a class's link and is in none. */
-export async function openClass({ element, server, pick, joining }) {
+export async function openClass({ element, server, pick, gone, joining }) {
   await laterStyles();
-  view ??= makeView(element, server, pick);
+  view ??= makeView(element, server, pick, gone);
   await view.open(joining);
 }
 
-function makeView(element, server, pick) {
+function makeView(element, server, pick, gone) {
   const bar = partsOf(element);
   let role = null; // the last answer of the server about the visitor's role
   let timer = 0;
+  let unsent = ""; // why the last press of Help did not reach the teacher
   let leaves = false; // whether the visitor has just pressed Leave
 
   const dialog = make("dialog", { class: "lab-component lab-class_board", "aria-labelledby": "class-heading" });
@@ -79,7 +81,7 @@ function makeView(element, server, pick) {
         make("div", { class: "fields" }, labeled("Code", code), labeled("Nickname", nickname), make("button", { type: "submit", class: "main" }, "Join")),
         make("p", { class: "faint" }, "No account is needed. Your teacher sees the runs that you start or resume in the class, which lesson you have open, and your answers to the questions of the lessons. Nothing else of yours.")),
       make("div", { class: "open-class" }, make("h3", {}, "Teach one"),
-        make("p", { class: "muted" }, "You get a code and a link for your students, and a board with everyone's run. The class ends when you end it, or after " + (role?.hours === 1 ? "an hour" : role?.hours + " hours") + " without a visit."),
+        make("p", { class: "muted" }, "You get a code and a link for your students, and a board with everyone's run. The class ends when you end it, after " + (role?.hours === 1 ? "an hour" : role?.hours + " hours") + " without a visit, or after " + role?.most_hours + " hours."),
         make("button", { type: "button", class: "open", onclick: async () => showRole((await call("open")) ?? role) }, "Open a class")));
     (code.value ? nickname : code).focus();
   }
@@ -97,7 +99,9 @@ function makeView(element, server, pick) {
 
   async function askForHelp(wanted) {
     const answer = await call("help", { wanted });
+    unsent = answer ? "" : "Not sent: " + problem.textContent + " Press again.";
     if (answer) showRole(answer);
+    else showLine();
   }
 
   function showWaiting() {
@@ -115,7 +119,7 @@ function makeView(element, server, pick) {
   function handoutText({ preset, lesson, tab }) {
     if (preset) return "Your teacher sent the preset " + preset + ".";
     if (lesson) return "Your teacher sent a lesson.";
-    return tab ? "Your teacher sent a page of the tab " + ({ attention: "Look inside", lessons: "Learn" }[tab] ?? tab) + "." : "Your teacher sent a page.";
+    return tabName(tab) ? "Your teacher sent a page of the tab " + tabName(tab) + "." : "Your teacher sent a page.";
   }
 
   function closeHandout() {
@@ -156,7 +160,7 @@ function makeView(element, server, pick) {
     }
     const { handout, help } = role;
     const isNew = handout && localStorage.getItem(SEEN) !== handout.key;
-    const key = JSON.stringify([role, isNew]);
+    const key = JSON.stringify([role, isNew, unsent]);
     if (line.dataset.shown === key) return;
     line.dataset.shown = key;
     const focused = document.activeElement?.dataset?.does;
@@ -164,6 +168,7 @@ function makeView(element, server, pick) {
       make("span", { class: "who" }, "Class · ", make("bdi", {}, role.nickname)),
       make("button", { type: "button", class: "help", "aria-pressed": String(help), "data-does": "help", onclick: () => askForHelp(!help) },
         help ? "Your teacher knows. Press when you no longer need help" : "I need help"),
+      unsent ? make("span", { class: "bad", role: "alert" }, unsent) : "",
       isNew ? make("span", { class: "handout", role: "status" }, handoutText(handout.parameters),
         make("button", { type: "button", class: "main open-handout", "data-does": "open", onclick: openHandout }, "Open"),
         make("button", { type: "button", "aria-label": "Close this message", "data-does": "close", onclick: closeHandout }, "✕")) : "",
@@ -179,6 +184,7 @@ function makeView(element, server, pick) {
     const was = role?.role ?? localStorage.getItem(KEY);
     role = answer;
     if (role.role === "none" && GONE[was] && !leaves) showGone(was);
+    if (role.role === "none" && was === "teacher" && feed.latest?.student) gone(feed.run);
     leaves = false;
     if (role.role === "none") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, role.role);

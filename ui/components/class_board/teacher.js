@@ -19,6 +19,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
 
   let isPressed = false; // a button that is replaced between press and release gets no click
   let address = pageAddress(); // of the link to the class
+  let addresses = []; // of this computer, at which the page is too
   const chosen = new Set(); // numbers of students, to remove several together
   let asking = ""; // what was pressed once; a page in a frame may not ask with confirm()
 
@@ -181,7 +182,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
 
   function sendLink(event) {
     event.preventDefault();
-    const parameters = parametersOfLink(parts.link.value);
+    const parameters = parametersOfLink(parts.link.value, addresses);
     if (!parameters) return void setText(parts.sent, "This is not an address of this page with something to open.");
     return send(parameters, "the link.");
   }
@@ -234,7 +235,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
       const other = await call("code", { address: reach.value });
       if (other?.code) showInvitation(other);
     } }, ...about.addresses.map((each) => make("option", { value: each, selected: each === about.address }, each)));
-    address = about.address;
+    ({ address, addresses } = about);
     reach.hidden = about.addresses.length < 2;
     parts.invitation.replaceChildren(
       make("img", { class: "qr", src: about.picture, alt: "QR code of the link to the class", width: "148", height: "148" }),

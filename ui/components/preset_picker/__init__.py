@@ -20,10 +20,10 @@ def preset_picker(times: Callable[[TimesRequest], dict[str, Any]]) -> gr.HTML:
     """Build the component.
 
     Value: ``{"families": [{"name", "label", "presets": [{"name", "about", "missing"}]}], "chosen": name,
-    "picked": name, "edition": number}``; ``missing`` says what a preset needs that is not installed, or is "". ``picked`` is the visitor's
-    choice that the value answers, or "": an answer to an earlier choice than the last is not shown.
-    ``edition`` differs between answers: the browser reports no value that equals the one before, and Train waits for
-    the answer, also where the preset that is open is chosen again.
+    "picked": name, "edition": number}``; ``missing`` says what a preset needs that is not installed, or is "".
+    ``picked`` is the visitor's choice that the value answers, or "": an answer to an earlier choice than the last is
+    not shown. ``edition`` differs between answers: the browser reports no value that equals the one before, and Train
+    waits for the answer, also where the preset that is open is chosen again.
     Event: ``.pick(fn)``, after the visitor's choice changed ``chosen``.
 
     Args:

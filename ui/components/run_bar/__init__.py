@@ -60,7 +60,8 @@ def run_bar(runs: VisitorRuns) -> gr.HTML:
     ``"translator"``, see ``shipped_translator``.
 
     Events: ``.pick(fn)`` with ``evt.run``; ``.status(fn)`` with ``evt.run, evt.status`` when the status of the current
-    run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted.
+    run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted, or
+    the class ended whose teacher saw it.
     """
     functions = {
         "still_open": validated(Request, lambda _: {}),  # the request itself is what counts

@@ -1,6 +1,7 @@
 // The bar at the top: the current run with progress, Stop and Resume; a menu of all runs; the tour and the theme.
 // Events: 'pick' {run}; 'status' {run, status} when the status of the current run changes; 'weights' {step} when the
-// run that trains has new weights and a tab that decodes is open; 'gone' {run} after the run was deleted.
+// run that trains has new weights and a tab that decodes is open; 'gone' {run} after the run was deleted,
+// or the class ended whose teacher saw it.
 
 import { patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
@@ -143,11 +144,13 @@ export function mount({ element, trigger, props, server, watch }) {
 
   // ---- menu of runs ----
 
+  const gone = (run) => trigger("gone", { run });
+
   async function openMenu(action = "open") {
     if (menu) return menu[action](); // at once, so that a key that follows reaches it
     try {
       const [{ runMenu }] = await Promise.all([import("./run_menu.js"), laterStyles()]);
-      menu ??= runMenu({ element, server, pick, gone: (run) => trigger("gone", { run }), renamed });
+      menu ??= runMenu({ element, server, pick, gone, renamed });
       return menu[action]();
     } catch (error) {
       console.error(error);
@@ -161,7 +164,7 @@ export function mount({ element, trigger, props, server, watch }) {
   async function openClass({ joining = false } = {}) {
     try {
       const board = await import("../class_board/class_board.js");
-      await board.openClass({ element, server, pick, joining });
+      await board.openClass({ element, server, pick, gone, joining });
     } catch (error) {
       console.error(error);
       say("The class could not be loaded. Reload the page.");
