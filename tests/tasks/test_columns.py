@@ -76,6 +76,7 @@ def numbers(first: int, count: int, *more: str) -> str:
         ("excel.csv", "a;1,5\nb;2\n", "source,target", ("a", "1,5")),
         ("comma.csv", "a; b,c; d\ne; f,g; h\n", "source,target", ("a; b", "c; d")),
         ("names.tsv", "target\tsource\nb\ta\n", "target,source", ("a", "b")),
+        ("german.csv", "Quelle;Ziel;Note\nb;a;2\n", "source,target,skip", ("b", "a")),
         ("pairs.tsv.gz", gzip.compress(b"a\tb\n"), "source,target", ("a", "b")),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",

@@ -184,6 +184,8 @@ def test_a_file_of_duplicates_is_refused(tmp_path):
 def test_a_file_of_invalid_rows_is_refused_with_the_first(tmp_path):
     with pytest.raises(InputError, match="skipped rows: 40, the first: line 1: it has 1 column"):
         ingest(tmp_path, "no tab here\n" * 40)
+    with pytest.raises(InputError, match=r"is not UTF-8; save the file as UTF-8: it may be Latin-1 or Windows-1252$"):
+        ingest(tmp_path, "".join(f"grün {number}\tja\n" for number in range(20)).encode("cp1252"))
 
 
 def test_max_pairs_is_a_limit(tmp_path):

@@ -3,6 +3,7 @@
 import tempfile
 import threading
 from pathlib import Path
+from urllib.parse import quote
 
 from gradio.context import LocalContext
 from starlette.requests import Request
@@ -31,10 +32,11 @@ def download_route(runs: VisitorRuns) -> Route:
                 file = Path(folder) / f"run.{suffix}"
                 _write(runs, name, file)
                 content = file.read_bytes()
+            file_name = f"{runs[name].title}.{suffix}"  # a name may have a secret, and a title any character
         except LabError as error:
             return PlainTextResponse(str(error), status_code=404)
         headers = {
-            "content-disposition": f'attachment; filename="{name}.{suffix}"',
+            "content-disposition": f"attachment; filename*=utf-8''{quote(file_name, safe='')}",
             "cache-control": "no-store",
             "x-content-type-options": "nosniff",
         }

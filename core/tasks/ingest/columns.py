@@ -35,8 +35,14 @@ _SPLITS = {
 }
 _PAIR: tuple[Role, ...] = ("source", "target")
 _NAMES: dict[Role, set[str]] = {
-    "source": {"source", "src", "input", "question", "prompt", "word", "lemma", "features", "feats", "tags", "command"},
-    "target": {"target", "tgt", "output", "answer", "completion", "phones", "form", "response", "actions"},
+    "source": {
+        *("source", "src", "input", "question", "prompt", "word", "lemma", "features", "feats", "tags", "command"),
+        *("sentence", "singular", "quelle", "eingabe", "frage"),
+    },
+    "target": {
+        *("target", "tgt", "output", "answer", "completion", "phones", "form", "response", "actions"),
+        *("translation", "plural", "ziel", "ausgabe", "antwort"),
+    },
     "answers": {"answers", "targets"},
     "split": {"split"},
     "set": {"set", "category", "type", "group", "distribution"},

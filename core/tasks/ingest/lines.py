@@ -131,6 +131,11 @@ def _check_start(file: BinaryIO, name: str) -> None:
     file.seek(len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0)
 
 
+NOT_UTF_8 = "not UTF-8"
+"""The kind of a problem of a line in another encoding."""
+SAVE_AS_UTF_8 = "save the file as UTF-8: it may be Latin-1 or Windows-1252"
+
+
 def _decode_line(number: int, raw: bytes) -> Line:
     if len(raw) > MAX_LINE_BYTES:
         return Line(number, problem=Problem("line too long", f"it has more than {MAX_LINE_BYTES:,} bytes"))
@@ -138,7 +143,7 @@ def _decode_line(number: int, raw: bytes) -> Line:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         detail = f"byte 0x{raw[error.start]:02X} at column {error.start + 1} is not UTF-8"
-        return Line(number, problem=Problem("not UTF-8", detail))
+        return Line(number, problem=Problem(NOT_UTF_8, detail))
     return Line(number, unicodedata.normalize("NFC", text), refused_character(text))
 
 

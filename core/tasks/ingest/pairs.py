@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from core.storage.errors import InputError
 from core.tasks.ingest.columns import ALIGNMENT, MAX_SETS
-from core.tasks.ingest.lines import Problem, Row, read_lines
+from core.tasks.ingest.lines import NOT_UTF_8, SAVE_AS_UTF_8, Problem, Row, read_lines
 from core.tasks.ingest.reading import Reading
 from core.tasks.pairs import source_key
 from core.text.case import CaseCheck, TextCase
@@ -298,4 +298,6 @@ def _check_enough_sources(result: IngestResult, training_sources: int, min_sourc
         parts.append(f"duplicate pairs: {result.duplicates:,}")
     if result.skipped:
         parts.append(f"skipped rows: {result.skipped.total():,}, the first: {result.problems[0]}")
+    if result.skipped[NOT_UTF_8]:
+        parts.append(SAVE_AS_UTF_8)
     raise InputError("; ".join(parts))

@@ -4,7 +4,7 @@ from collections import Counter
 
 from core.tasks.ingest.choosing import MAX_UNKNOWN, share_text
 from core.tasks.ingest.columns import Columns
-from core.tasks.ingest.lines import Row
+from core.tasks.ingest.lines import NOT_UTF_8, SAVE_AS_UTF_8, Row
 from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult
 from core.text.subwords import WORD_START
 from core.text.tokenizers import KIND_NAMES, TokenKind
@@ -36,7 +36,7 @@ def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
         overlaps = f"{result.overlaps:,} pairs, left out" if result.overlaps else "none"
         facts.append(("sources also in held-out pairs", overlaps))
     for kind, count in result.skipped.most_common():
-        advice = "; save the file as UTF-8: it may be Latin-1 or Windows-1252" if kind == "not UTF-8" else ""
+        advice = f"; {SAVE_AS_UTF_8}" if kind == NOT_UTF_8 else ""
         facts.append((f"skipped: {kind}", f"{count:,} row{'s' if count > 1 else ''}{advice}"))
     if result.too_long:
         facts.append((f"longer than {MAX_TOKENS} subwords", f"{result.too_long:,} pairs, left out"))

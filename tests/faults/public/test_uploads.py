@@ -145,7 +145,7 @@ def test_a_class_can_open_the_same_file(visit: Callable[[], Session]):
 def test_a_downloaded_run_can_be_uploaded_again(public: Public, visit: Callable[[], Session]):
     visitor = visit()
     file = visitor.http.get(f"/download/{SHIPPED}")
-    assert file.headers["content-disposition"] == f'attachment; filename="{SHIPPED}.safetensors"'
+    assert file.headers["content-disposition"] == f"attachment; filename*=utf-8''{SHIPPED}.safetensors"
     messages = opened(visitor, visitor.upload(file.content).json()[0])
     assert '"problem": true' not in messages
     names = [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]]
