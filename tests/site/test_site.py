@@ -208,7 +208,7 @@ def test_a_run_goes_to_the_program_and_back(page, tiny, tmp_path: Path):
     page.locator("#open-file").set_input_files(exported(other, tmp_path))
     expect(page.locator("#train-problem")).to_contain_text("its task or its model is none of this site's")
     page.locator("#open-file").set_input_files(exported(RunFolder(DEFAULT_ROOT, "digits-reversal-shipped"), tmp_path))
-    expect(page.locator("#run-bar .title")).to_have_text("digits-reversal-shipped")
+    expect(page.locator("#run-bar .title")).to_have_text("digits-reversal-shipped 2")  # another run has its title
     expect(page.locator("#run-bar .status")).to_have_text("finished, validation exact match 100 %")
     page.locator("#run-bar .run").click()
     expect(page.locator("#run-bar .item")).to_have_count(4)
@@ -235,6 +235,25 @@ def test_a_file_that_is_no_run_is_refused_in_words(page, tmp_path: Path):
         path.write_bytes(content)
         page.locator("#open-file").set_input_files(path)
         expect(page.locator("#train-problem")).to_contain_text(f"“{name}.safetensors” cannot be opened: ")
+
+
+def test_no_two_runs_have_one_title_and_a_lesson_that_is_missing_is_named(page, address):
+    for number in (1, 2):
+        train(page)
+        expect(page.locator("#run-bar .title")).to_have_text(f"tiny {number}")
+    page.locator("#run-bar .run").click()
+    menu = page.get_by_role("dialog", name="Runs")
+    menu.locator(".item", has_text="tiny 1").click()
+    expect(page.locator("#run-bar .title")).to_have_text("tiny 1")
+    page.locator("#run-bar .run").click()
+    menu.get_by_role("button", name="Delete", exact=True).click()
+    menu.locator(".yes").click()
+    expect(page.locator("#run-bar .title")).not_to_have_text("tiny 1")
+    page.keyboard.press("Escape")
+    train(page)
+    expect(page.locator("#run-bar .title")).to_have_text("tiny 3")
+    page.goto(f"{address}?tab=lessons&lesson=induction")
+    expect(page.locator("#lesson .error")).to_have_text("This site has no lesson “induction”.")
 
 
 def test_what_a_browser_lacks_is_said(new_visitor, address, errors):

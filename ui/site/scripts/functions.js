@@ -10,7 +10,7 @@ import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
 import { actionsOf, feedOf, listRuns, partsOf, replayOf, snapshotOf } from "./replies.js";
 import { readRunFile, writeRunFile } from "./run_file.js";
-import { addRun, deleteRun, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
+import { addRun, deleteRun, isTitle, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
 import { tokenize } from "./tasks.js";
 import { countExact, readPairs } from "./training.js";
 import { isRounded } from "./weights.js";
@@ -47,6 +47,7 @@ export const functions = {
     const run = await runOf(id);
     const name = title.trim();
     if ([...name].length > MAX_TITLE) throw new Problem("A name has at most " + MAX_TITLE + " characters.");
+    if (isTitle(name, id)) throw new Problem("Another run has the title “" + name + "”; choose another one.");
     if (name) run.title = name;
     await save(run);
     return functions.actions({ run: id });

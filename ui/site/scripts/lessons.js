@@ -162,6 +162,12 @@ const figures = {
   },
 };
 
+async function readLesson({ name }) {
+  const { attention, lessons } = (await readJson("labs/index.json")).lessons;
+  if (![...attention, ...lessons].some((each) => each.name === name)) throw new Problem("This site has no lesson “" + String(name).slice(0, 60) + "”.");
+  return readJson("lessons/" + name + ".json");
+}
+
 /** What the component "lesson" asks for; `measure(argument)` returns exact match on held-out inputs. */
 export function lessonFunctions(measure) {
   const runOfLesson = async (name) => runOf((await readJson("lessons/" + name + ".json")).run);
@@ -175,8 +181,8 @@ export function lessonFunctions(measure) {
     return figures[name](await modelOf(run), request, exactMatch);
   };
   return {
-    lesson: ({ name }) => readJson("lessons/" + name + ".json"),
-    attention_lesson: ({ name }) => readJson("lessons/" + name + ".json"),
+    lesson: readLesson,
+    attention_lesson: readLesson,
     async reading({ lesson, input }) {
       const { run: own, sections } = await readJson("lessons/" + lesson + ".json");
       const run = await runOf(sections.find(({ figure }) => figure?.kind === "reading").figure.run || own);

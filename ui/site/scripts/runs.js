@@ -56,6 +56,15 @@ export async function runOf(id) {
   return run;
 }
 
+/** Whether a run, other than one of this id, has a title. */
+export const isTitle = (title, id = null) => [...runs.values()].some((run) => run.title === title && run.id !== id);
+
+/** A title with a number that is above those of all other runs with this stem, and at least the first. */
+function numbered(stem, first) {
+  const numbers = [...runs.values()].map(({ title }) => (title.startsWith(stem + " ") ? Number(title.slice(stem.length + 1)) || 0 : 0));
+  return stem + " " + Math.max(first, 1 + Math.max(...numbers));
+}
+
 /** The training step of a run's best weights, or its last while it has none. */
 export const stepOf = (run) => run.best_step ?? run.step;
 
@@ -87,9 +96,8 @@ function checkIdle() {
 export async function startRun(preset, seed) {
   const { facts } = await openLab(preset);
   checkIdle();
-  const number = 1 + [...runs.values()].filter((run) => run.lab === preset).length;
   const id = preset + "-" + Date.now().toString(36);
-  const run = newRun({ id, title: preset + " " + number, lab: preset, seed, steps: facts.training.steps });
+  const run = newRun({ id, title: numbered(preset, 1), lab: preset, seed, steps: facts.training.steps });
   runs.set(id, run);
   train(run);
   return run;
@@ -200,7 +208,8 @@ export async function deleteRun(run) {
 
 /** Add a run that was read from a file. */
 export async function addRun(facts) {
-  const run = { ...newRun(facts), ...facts };
+  const title = isTitle(facts.title) ? numbered(facts.title.replace(/ \d+$/, ""), 2) : facts.title;
+  const run = { ...newRun(facts), ...facts, title };
   runs.set(run.id, run);
   await save(run);
   return run;
