@@ -2,7 +2,7 @@
 
 import { make, setText } from "./dom.js";
 import { download, fileName } from "./files.js";
-import { formatPercent, visibleToken } from "./format.js";
+import { formatPercent, isolated, visibleToken } from "./format.js";
 import { LEAST, ribbonOf } from "./ribbon_lines.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -18,7 +18,7 @@ function svgNode(name, attributes, ...children) {
 }
 
 const headName = ({ layer, head }) => (head === null ? "mean of layer " + layer : "layer " + layer + ", head " + head);
-const quoted = (name) => "“" + visibleToken(name) + "”";
+const quoted = (name) => "“" + isolated(visibleToken(name)) + "”";
 
 /**
  * Build a ribbon in `box`.
