@@ -1,7 +1,7 @@
 // What a part of the model computes for the current decode: the vectors of each token, and how similar they are.
 
 import { make } from "../../web/dom.js";
-import { formatNumber, formatPercent, visibleToken } from "../../web/format.js";
+import { formatNumber, formatPercent, isolated, visibleToken } from "../../web/format.js";
 import { makeHeatTable } from "../../web/heat_table.js";
 import { drawThumbnail } from "../../web/small_map.js";
 import { makeStrip } from "../../web/strip.js";
