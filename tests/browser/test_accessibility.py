@@ -37,6 +37,12 @@ UNLABELED = """() => [...document.querySelectorAll("canvas, svg[role=img], img")
   .map((picture) => picture.outerHTML.slice(0, 200))"""
 
 
+# Placeholders in the color of what is typed.
+AS_IF_TYPED = """() => [...document.querySelectorAll("[placeholder]:not([placeholder=''])")]
+  .filter((field) => field.checkVisibility() && getComputedStyle(field, "::placeholder").color === getComputedStyle(field).color)
+  .map((field) => field.placeholder)"""
+
+
 def violations(page: Page) -> list[str]:
     """Serious and critical violations that axe-core finds in the visible page."""
     if page.evaluate("typeof axe") == "undefined":
@@ -155,6 +161,7 @@ def check(page: Page, what: str) -> None:
     for look in in_every_look(page):
         expect(page.locator("[aria-busy=true]:visible")).to_have_count(0)  # what is about to be replaced is faded
         assert violations(page) == [], f"{what}, {look}"
+        assert page.evaluate(AS_IF_TYPED) == [], f"{what}, {look}"
 
 
 AT_NIGHT = ("Decode", "Report", "Compare", "Sweep", "Learn")  # a quarter of a minute each
