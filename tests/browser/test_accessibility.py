@@ -39,7 +39,8 @@ UNLABELED = """() => [...document.querySelectorAll("canvas, svg[role=img], img")
 
 # Placeholders in the color of what is typed.
 AS_IF_TYPED = """() => [...document.querySelectorAll("[placeholder]:not([placeholder=''])")]
-  .filter((field) => field.checkVisibility() && getComputedStyle(field, "::placeholder").color === getComputedStyle(field).color)
+  .filter((field) => field.checkVisibility())
+  .filter((field) => getComputedStyle(field, "::placeholder").color === getComputedStyle(field).color)
   .map((field) => field.placeholder)"""
 
 
@@ -212,7 +213,8 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     assert focused(page, "input[value=digits-reversal-rnn]")  # opening the form leaves the focus
     press_until_focused(page, "ArrowUp", "input[value=tiny]")
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
-    press_until_focused(page, "Tab", "#train")
+    press_until_focused(page, "Tab", "#rail-more")
+    press_until_focused(page, "Tab", "#train", most=10)  # at the foot of the settings, as one sees it
     page.keyboard.press("Enter")
     expect(page.locator("#run-bar .steps")).to_contain_text("/ 400")
     expect(page.locator("#run-bar .stop")).to_be_enabled()
@@ -222,7 +224,7 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     press_until_focused(page, "Tab", "#tabs [role=tab]")
     press_until_focused(page, "Tab", "button[role=tab][data-tab-id=decode]")
     page.keyboard.press("Enter")
-    press_until_focused(page, "Shift+Tab", "#input", most=10)  # above the tabs in the document
+    press_until_focused(page, "Tab", "#input", most=10)  # below the names of the tabs, as one sees it
     page.keyboard.press("Control+a")
     page.keyboard.type("1 2 3")
     page.keyboard.press("Enter")

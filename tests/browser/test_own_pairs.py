@@ -21,8 +21,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 COVERED = """(box) => {
-  const [label, icon] = [box.querySelector("label"), box.querySelector("button svg")].map((each) => each.getBoundingClientRect());
-  return label.bottom > icon.top;
+  const [label, icon] = [box.querySelector("label"), box.querySelector("button svg")];
+  return label.getBoundingClientRect().bottom > icon.getBoundingClientRect().top;
 }"""  # whether the label of an upload is over its icon
 PAIRS = "".join(f"{number}\t{str(number)[::-1]}\n" for number in range(100, 160))
 
