@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core.storage.errors import InputError
+from core.text.direction import isolated
 
 MAX_INPUT_CHARACTERS = 2_000
 _REFUSED_CATEGORIES = ("Cc", "Cs")  # control characters and unpaired surrogates
@@ -46,4 +47,4 @@ def check_not_empty(symbols: Sequence[str], *, example: str) -> None:
 
 def quote(text: str) -> str:
     """Return the repr of a text, shortened for a message."""
-    return repr(text if len(text) <= 40 else text[:37] + "...")
+    return isolated(repr(text if len(text) <= 40 else text[:37] + "..."))

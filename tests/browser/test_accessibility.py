@@ -37,6 +37,13 @@ UNLABELED = """() => [...document.querySelectorAll("canvas, svg[role=img], img")
   .map((picture) => picture.outerHTML.slice(0, 200))"""
 
 
+# Placeholders in the color of what is typed.
+AS_IF_TYPED = """() => [...document.querySelectorAll("[placeholder]:not([placeholder=''])")]
+  .filter((field) => field.checkVisibility())
+  .filter((field) => getComputedStyle(field, "::placeholder").color === getComputedStyle(field).color)
+  .map((field) => field.placeholder)"""
+
+
 def violations(page: Page) -> list[str]:
     """Serious and critical violations that axe-core finds in the visible page."""
     if page.evaluate("typeof axe") == "undefined":
@@ -155,6 +162,7 @@ def check(page: Page, what: str) -> None:
     for look in in_every_look(page):
         expect(page.locator("[aria-busy=true]:visible")).to_have_count(0)  # what is about to be replaced is faded
         assert violations(page) == [], f"{what}, {look}"
+        assert page.evaluate(AS_IF_TYPED) == [], f"{what}, {look}"
 
 
 AT_NIGHT = ("Decode", "Report", "Compare", "Sweep", "Learn")  # a quarter of a minute each
@@ -205,7 +213,8 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     assert focused(page, "input[value=digits-reversal-rnn]")  # opening the form leaves the focus
     press_until_focused(page, "ArrowUp", "input[value=tiny]")
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
-    press_until_focused(page, "Tab", "#train")
+    press_until_focused(page, "Tab", "#rail-more")
+    press_until_focused(page, "Tab", "#train", most=10)  # at the foot of the settings, as one sees it
     page.keyboard.press("Enter")
     expect(page.locator("#run-bar .steps")).to_contain_text("/ 400")
     expect(page.locator("#run-bar .stop")).to_be_enabled()
@@ -215,7 +224,7 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     press_until_focused(page, "Tab", "#tabs [role=tab]")
     press_until_focused(page, "Tab", "button[role=tab][data-tab-id=decode]")
     page.keyboard.press("Enter")
-    press_until_focused(page, "Shift+Tab", "#input", most=10)  # above the tabs in the document
+    press_until_focused(page, "Tab", "#input", most=10)  # below the names of the tabs, as one sees it
     page.keyboard.press("Control+a")
     page.keyboard.type("1 2 3")
     page.keyboard.press("Enter")

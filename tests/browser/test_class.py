@@ -182,8 +182,21 @@ def test_a_teacher_lets_students_in_one_by_one_and_removes_several(
     expect(board.locator(".empty")).to_be_hidden()
     teacher.set_viewport_size({"width": 1366, "height": 768})
     assert board.evaluate("(dialog) => dialog.scrollHeight <= dialog.clientHeight")  # all of it is seen
-    board.locator(".large").click()
+    teacher.keyboard.press("Escape")
+    teacher.locator("#run-bar .class").click()
     expect(board.locator(".empty")).to_be_visible()
+    expect(board.locator(".large")).to_have_text("Show large")
+    expect(board.locator(".large")).to_have_attribute("aria-pressed", "false")
+    for size in (DESKTOP, PHONE):
+        teacher.set_viewport_size(size)
+        before = board.locator(".end").bounding_box()
+        board.locator(".end").click()
+        expect(board.get_by_role("button", name="Really end?")).to_be_visible()
+        expect(board.locator(".said")).to_have_text("Code, nicknames and board are deleted.")
+        assert board.locator(".end").bounding_box() == before  # where the second press goes
+        teacher.keyboard.press("Escape")
+        teacher.locator("#run-bar .class").click()
+        expect(board.locator(".end")).to_have_text("End the class")
     assert errors == []
 
 

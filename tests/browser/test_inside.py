@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, choose_run, new_context, open_tab
+from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, choose_run, new_context, open_tab
 from tests.serving import SHIPPED
 
 pytestmark = [
@@ -49,6 +49,9 @@ def test_a_cell_opens_by_pointer_key_and_link(viewer, reload):
         ["Score", "Softmax", "Values", "Back into the stream", "The rest of the layer", "The answer"]
     )
     expect(viewer.locator(".key-bar.on")).to_contain_text("2")
+    page.set_viewport_size({"width": 320, "height": 700})
+    assert viewer.locator(".bars").evaluate("(bars) => bars.scrollWidth <= bars.clientWidth")
+    page.set_viewport_size(DESKTOP)
     page.wait_for_url("**row=2&column=4*")
     reload()
     expect(viewer.locator(".story-say")).to_contain_text("To write “2”, having read “9”")

@@ -146,6 +146,10 @@ def weights_in(figure: Locator) -> list[list[float]]:
 def test_the_map_is_that_of_a_decode_and_follows_input_and_head(page: Page, learn: Callable, runs: Runs):
     learn("queries")
     assert figures_wider_than_text_and_drawing(page) == []
+    page.set_viewport_size({"width": 320, "height": 700})
+    fit = "(boxes) => boxes.map((box) => box.scrollWidth - box.clientWidth)"
+    assert page.locator("#lesson .figure .scroll").evaluate_all(fit) == [0, 0]  # nothing to scroll to
+    page.set_viewport_size(DESKTOP)
     loaded = runs[SHIPPED].trained()
     figure = page.locator("#lesson .figure").first
     for text, head in (("4 8 2 9", 1), ("7 1 3", 4)):

@@ -20,6 +20,10 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
+COVERED = """(box) => {
+  const [label, icon] = [box.querySelector("label"), box.querySelector("button svg")];
+  return label.getBoundingClientRect().bottom > icon.getBoundingClientRect().top;
+}"""  # whether the label of an upload is over its icon
 PAIRS = "".join(f"{number}\t{str(number)[::-1]}\n" for number in range(100, 160))
 
 
@@ -28,6 +32,9 @@ def test_an_uploaded_file_is_what_train_trains(page: Page, runs: Runs, tmp_path:
     file.write_text(PAIRS)
     before = set(runs)
     page.locator("#own-open").click()
+    assert page.locator("#own-data").locator(":is(#own-file, #own-targets, #own-held-out)").evaluate_all(
+        f"(boxes) => boxes.map({COVERED})"
+    ) == [False, False, False]
     page.locator("#own-file input[type=file]").set_input_files(file)
     expect(page.locator("#own-preview .notice")).to_contain_text("The data is valid")
     expect(page.locator("#preset-picker input[value=backwards]")).to_be_checked()
@@ -112,6 +119,9 @@ def test_the_columns_of_a_file_are_a_choice_that_shows_what_each_reading_makes(p
     file = tmp_path / "spanish-train-high"
     file.write_text("".join(f"gat{number}\tgat{number}s\tN;PL\n" for number in range(60)))
     page.locator("#own-open").click()
+    assert page.locator("#own-data").locator(":is(#own-file, #own-targets, #own-held-out)").evaluate_all(
+        f"(boxes) => boxes.map({COVERED})"
+    ) == [False, False, False]
     page.locator("#own-file input[type=file]").set_input_files(file)
     readings = page.locator("#own-preview .readings label")
     expect(readings.first).to_contain_text("columns 1 and 3 → column 2")
@@ -141,6 +151,9 @@ def test_the_time_of_an_earlier_reading_never_replaces_a_later_reading(
     file = tmp_path / "inflection"
     file.write_text("".join(f"gat{number}\tgat{number}s\tN;PL\n" for number in range(60)))
     page.locator("#own-open").click()
+    assert page.locator("#own-data").locator(":is(#own-file, #own-targets, #own-held-out)").evaluate_all(
+        f"(boxes) => boxes.map({COVERED})"
+    ) == [False, False, False]
     page.locator("#own-file input[type=file]").set_input_files(file)
     readings = page.locator("#own-preview .readings label")
     expect(readings.first).to_contain_text("columns 1 and 3 → column 2")

@@ -221,11 +221,12 @@ def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(pa
 @pytest.mark.slow
 def test_a_notice_of_a_run_is_shown_until_it_is_closed(page: Page, runs: Runs):
     name, text = "noted", "stopped and saved because the server shut down; press Resume to continue"
+    shown = "Stopped and saved because the server shut down; press Resume to continue"
     folder = RunFolder.create(runs.root, load_preset("tiny"), name=name, status="stopped")
     folder.write_info(folder.read_info().model_copy(update={"message": text}))
     choose_run(page, runs[name].title)
     message = page.locator("#run-bar .message")
-    expect(message).to_contain_text(text)
+    expect(message).to_contain_text(shown)
     page.set_viewport_size({"width": 1366, "height": 768})
     expect(page.locator("#train")).to_be_in_viewport(ratio=1)  # the notice takes its room from what scrolls
     page.mouse.move(900, 600)
@@ -240,4 +241,6 @@ def test_a_notice_of_a_run_is_shown_until_it_is_closed(page: Page, runs: Runs):
     expect(message).to_be_hidden()
     choose_run(page, SHIPPED)
     choose_run(page, runs[name].title)
-    expect(message).to_contain_text(text)
+    expect(message).to_contain_text(shown)
+    folder.write_info(folder.read_info().model_copy(update={"status": "finished"}))  # nothing to resume
+    expect(message.locator(".message-text")).to_have_text("Stopped and saved because the server shut down")

@@ -30,6 +30,8 @@ pytestmark = [
 LAPTOP = {"width": 1366, "height": 768}
 ROWS = {"source": "above", "output": "below"}
 LEAST = 0.05  # the smallest weight that gets a line
+# How many lines of text each row of words takes; of more than one, the lines between the rows cross words.
+LINES_OF_TEXT = "(rows) => rows.map((row) => new Set([...row.children].map((word) => word.offsetTop)).size)"
 SENTENCES = (
     "The children are playing in the snow.",
     "My sister is older than me.",
@@ -137,6 +139,7 @@ def test_the_words_of_a_word_light_up_with_the_weights_of_the_map(opened: tuple[
                 other = "source" if side == "output" else "output"
                 found = lit_by_pointer(ribbon, side, at)
                 assert (found[side], found[other]) == ([at], sorted(partners)), (text, side, size)
+            assert ribbon.locator(".words").evaluate_all(LINES_OF_TEXT) == [1, 1], (text, size)
             assert page.evaluate(NOTHING_SIDEWAYS)
         page.set_viewport_size(LAPTOP)
 
@@ -193,6 +196,10 @@ def test_another_head_draws_other_lines_and_step_by_step_hides_what_comes_later(
         }"""
     )
     assert hidden == [False, *[True] * (len(hidden) - 1)]
+    page.set_viewport_size({"width": 320, "height": 700})
+    page.clock.run_for(700 * (len(hidden) - 1))
+    expect(ribbon.locator(".below .word").last).to_be_in_viewport(ratio=1)  # the row scrolls with what is played
+    page.set_viewport_size(LAPTOP)
     page.clock.run_for(60_000)
     expect(ribbon.get_by_role("button", name="Step by step")).to_be_visible()
     expect(ribbon.locator(".below .word").last).to_have_css("visibility", "visible")

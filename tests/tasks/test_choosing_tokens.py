@@ -358,3 +358,12 @@ def test_the_summary_names_tokens_vocabulary_unknown_share_and_an_example(tmp_pa
         "first pair as tokens             ▁",
     ):
         assert part in lines
+
+
+def test_pairs_written_from_right_to_left_are_isolated_in_the_summary(tmp_path):
+    """Or the two sides of the arrow, and the numbers beside them, would change their places."""
+    result, _ = prepared(tmp_path, [(f"שלום {number}", f"سلام {number}") for number in range(40)])
+    source, target = dict(summary_facts(result))["first pair as tokens"].split("  →  ")
+    for side in (source, target):
+        assert (side[0], side[-1]) == ("\u2068", "\u2069")
+    assert any(line.startswith("  \u2068שלום") for line in summary_lines(result))

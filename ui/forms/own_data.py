@@ -56,7 +56,8 @@ def build(runs: VisitorRuns, form: Form) -> None:
         gr.Markdown("### Your own pairs")
         close = gr.Button("Back to the charts", size="sm", scale=0, min_width=140, elem_id="own-close")
     gr.Markdown(_INSTRUCTIONS)
-    file: dict[str, Any] = {"type": "filepath", "height": 140, "min_width": 240}
+    # High enough that the label at the top does not cover the icon
+    file: dict[str, Any] = {"type": "filepath", "height": 176, "min_width": 240}
     with gr.Row():
         pairs = gr.File(label="Pairs, or source file", elem_id="own-file", **file)
         targets = gr.File(label="Target file (optional)", elem_id="own-targets", **file)

@@ -2,7 +2,7 @@
 
 import { signedColor } from "./colors.js";
 import { make } from "./dom.js";
-import { formatNumber, visibleToken } from "./format.js";
+import { formatNumber, isolated, visibleToken } from "./format.js";
 
 const MOST_WITH_NUMBERS = 16; // columns that have room for numbers
 
@@ -25,7 +25,7 @@ export function makeHeatTable({ rows, columns, values, most = 1, format = format
     return make("td", {
       class: isMarked ? "marked" : false,
       style: "background: " + color + "; color: " + blackOrWhite(color.match(/\d+/g).map(Number)),
-      title: rows[row] + ", " + visibleToken(columns[column]) + ": " + formatNumber(value),
+      title: isolated(rows[row]) + ", " + isolated(visibleToken(columns[column])) + ": " + formatNumber(value),
     }, withNumbers ? format(value) : "");
   };
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },

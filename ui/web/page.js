@@ -59,6 +59,12 @@ function openWanted() {
   retry = setTimeout(keepTab, 50);
 }
 
+/** Put the input, which Gradio builds before its tabs, behind their names, where one sees it: the Tab key follows the document. */
+function placeInput() {
+  const ask = document.querySelector("#main > #ask");
+  if (ask) document.querySelector("#tabs > .tab-wrapper")?.after(ask);
+}
+
 /** Restore the theme chosen earlier on this page; Gradio's default is the system's. */
 function keepTheme() {
   const theme = readAddress().get("__theme") ?? localStorage.getItem("attention-lab-theme");
@@ -97,6 +103,7 @@ keepDrafts();
 setTimeout(loadLater, LATER);
 explainWordsOf(document);
 new MutationObserver(hideLostConnection).observe(document.body, { childList: true, subtree: true });
+new MutationObserver(placeInput).observe(document.body, { childList: true, subtree: true });
 new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
 document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses has priority
   if (event.target.closest?.("#tabs [role=tab]")) wanted = null;

@@ -2,7 +2,7 @@
 
 import { make, setText } from "./dom.js";
 import { download, fileName } from "./files.js";
-import { formatPercent, visibleToken } from "./format.js";
+import { formatPercent, isolated, visibleToken } from "./format.js";
 import { LEAST, ribbonOf } from "./ribbon_lines.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -18,7 +18,7 @@ function svgNode(name, attributes, ...children) {
 }
 
 const headName = ({ layer, head }) => (head === null ? "mean of layer " + layer : "layer " + layer + ", head " + head);
-const quoted = (name) => "“" + visibleToken(name) + "”";
+const quoted = (name) => "“" + isolated(visibleToken(name)) + "”";
 
 /**
  * Build a ribbon in `box`.
@@ -42,12 +42,13 @@ export function ribbon(box, { follows = false } = {}) {
     output: make("div", { class: "words below", role: "group", "aria-label": "output" }),
   };
   const pair = make("div", { class: "pair" }, lines, rows.source, rows.output);
+  const scroller = make("div", { class: "scroll whole" }, pair); // the rows do not wrap, or lines would cross the words of another row
   const readout = make("p", { class: "readout muted", "aria-live": "polite" });
   const select = make("select", { onchange: () => draw() });
   const play = make("button", { type: "button", class: "play", onclick: () => (timer ? stop() : start()) }, "▶ Step by step");
   box.classList.add("ribbon");
   box.hidden = true;
-  box.append(pair, readout, make("div", { class: "tools" }, ...(follows ? [] : [make("label", {}, "Lines", select), play]),
+  box.append(scroller, readout, make("div", { class: "tools" }, ...(follows ? [] : [make("label", {}, "Lines", select), play]),
     make("button", { type: "button", onclick: savePng, title: "Download the picture" }, "PNG"),
     make("button", { type: "button", onclick: saveSvg, title: "Download the picture as vectors" }, "SVG")));
 
@@ -131,7 +132,7 @@ export function ribbon(box, { follows = false } = {}) {
         "data-row": at, "data-column": column, "data-weight": weight.toFixed(4) }) });
     }));
     lines.replaceChildren(...drawn.map(({ path }) => path));
-    light();
+    follow();
   }
 
   // ---- lighting ----
@@ -184,15 +185,22 @@ export function ribbon(box, { follows = false } = {}) {
 
   // ---- step by step ----
 
+  /** Show the output up to the last shown word, in sight. */
+  function follow() {
+    light();
+    const word = rows.output.children[last()];
+    if (shown < Infinity && word) scroller.scrollLeft = word.offsetLeft + (word.offsetWidth - scroller.clientWidth) / 2;
+  }
+
   function start() {
     [hovered, pinned, shown] = [null, null, 1];
     timer = setInterval(() => {
       shown += 1;
       if (shown > data.output.length) return stop();
-      return light();
+      return follow();
     }, STEP_MS);
     setText(play, "■ Stop");
-    light();
+    follow();
   }
 
   function stop() {
@@ -245,6 +253,7 @@ export function ribbon(box, { follows = false } = {}) {
       box.hidden = !data;
       if (timer) stop();
       [hovered, pinned, focused] = [null, null, null];
+      scroller.scrollLeft = 0;
       if (!data) return;
       for (const side of ["source", "output"]) rows[side].replaceChildren(...data[side].map((word, at) => makeWord(side, word, at)));
       showChoices();

@@ -6,6 +6,7 @@ from core.tasks.ingest.choosing import MAX_UNKNOWN, share_text
 from core.tasks.ingest.columns import Columns
 from core.tasks.ingest.lines import NOT_UTF_8, SAVE_AS_UTF_8, Row
 from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult
+from core.text.direction import isolated
 from core.text.subwords import WORD_START
 from core.text.tokenizers import KIND_NAMES, TokenKind
 
@@ -22,7 +23,7 @@ def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
     for split, count in result.held_out.items():
         facts.append((f"{split} pairs", f"{count:,}, marked as held out"))
     if result.sets:
-        listed = ", ".join(f"{name} ({count:,})" for name, count in result.sets.items())
+        listed = ", ".join(f"{isolated(name)} ({count:,})" for name, count in result.sets.items())
         facts.append(("test sets", f"{listed}; each is measured by itself"))
     if result.aligned:
         facts.append(("pairs with an alignment", f"{result.aligned:,}, by which heads are scored"))
@@ -60,7 +61,7 @@ def _reading_facts(result: IngestResult) -> list[tuple[str, str]]:
         return []
     facts = [("read as", result.reading.columns.describe())]
     if header := result.reading.recognized.header:
-        facts.append(("column names", f"line {header}: {', '.join(result.reading.columns.names)}"))
+        facts.append(("column names", f"line {header}: {', '.join(map(isolated, result.reading.columns.names))}"))
     return facts
 
 
@@ -94,7 +95,7 @@ def _token_facts(result: IngestResult) -> list[tuple[str, str]]:
     facts.append(("unknown tokens in held-out pairs", _unknown(result)))
     if result.measured_every > 1:
         facts.append(("tokens were measured in", f"one of {result.measured_every} pairs"))
-    facts.append(("first pair as tokens", "  →  ".join(map(_shortened, result.example))))
+    facts.append(("first pair as tokens", "  →  ".join(isolated(_shortened(tokens)) for tokens in result.example)))
     return facts
 
 
@@ -135,11 +136,11 @@ def summary_lines(result: IngestResult) -> list[str]:
         largest = max(count for _, count in bars)
         lines += [f"  {label:>9} {count:9,} {'█' * round(30 * count / largest)}".rstrip() for label, count in bars]
     lines.append("\nfirst pairs")
-    lines += [f"  {source}  →  {target}" for source, target in result.first_pairs]
+    lines += [f"  {isolated(source)}  →  {isolated(target)}" for source, target in result.first_pairs]
     if others := other_readings(result):
         lines.append("\nother ways to read the columns")
         for columns, rows in others:
-            example = f"{rows[0].source}  →  {rows[0].target}" if rows else "no pair"
+            example = f"{isolated(rows[0].source)}  →  {isolated(rows[0].target)}" if rows else "no pair"
             lines.append(f"  --columns {columns!s:28} {_cut(example)}")
     if result.problems:
         lines.append(f"\n{skipped_share(result)} The first:")

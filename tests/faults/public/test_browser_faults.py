@@ -77,7 +77,7 @@ def test_training_survives_reloads_closed_tabs_and_a_stopped_server(start, brows
     expect(third.locator("#run-bar .status")).to_have_text("stopped", timeout=SECONDS)
     assert steps(third) == saved.read_info().step
     expect(third.locator(MESSAGE)).to_have_text(
-        "stopped and saved because the server shut down; press Resume to continue"
+        "Stopped and saved because the server shut down; press Resume to continue"
     )
     third.get_by_role("button", name="Resume").click()
     wait_past(third, saved.read_info().step)

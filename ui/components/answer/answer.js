@@ -2,7 +2,7 @@
 // Event: 'inspect' {step}, counted from 0, to see the attention of a step.
 
 import { make, setText, partsOf } from "../../web/dom.js";
-import { formatPercent, tokenNamer, visibleToken } from "../../web/format.js";
+import { formatPercent, isolated, tokenNamer, visibleToken } from "../../web/format.js";
 import { askWhy } from "../../web/navigation.js";
 import { ribbon } from "../../web/ribbon.js";
 import { pollWhileVisible } from "../../web/server.js";
@@ -99,7 +99,7 @@ export function mount({ element, trigger, props, watch }) {
   /** What a button asks about a step: why its token was produced, and rather than which other one. */
   const question = (step, at, token, name) => {
     const foil = token === step.token ? null : token;
-    const label = "Why " + name(step.token) + (foil === null ? "" : ", not " + name(foil)) + "?";
+    const label = "Why " + isolated(name(step.token)) + (foil === null ? "" : ", not " + isolated(name(foil))) + "?";
     return { title: label, "aria-label": label, onclick: () => askWhy({ step: at, foil }) };
   };
 
@@ -114,7 +114,7 @@ export function mount({ element, trigger, props, watch }) {
     return make("tr", { role: "row" },
       cell({ "data-head": "step" }, String(at + 1)),
       cell({ class: "token", "data-head": "previous" }, name(step.read)),
-      cell({ class: "token produced", "data-head": "produced" }, name(step.token), mark, makeRemark(step)),
+      cell({ class: "token produced", "data-head": "produced" }, isolated(name(step.token)), mark, makeRemark(step)),
       cell({ class: "wide" }, make("div", { class: "candidates" }, ...(step.candidates ?? []).map((each) =>
         makeCandidate(each, name, isExplained && question(step, at, each.token, name))))),
       cell({}, make("span", { class: "asks" }, inspect, why)));

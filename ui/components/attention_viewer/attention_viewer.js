@@ -3,7 +3,7 @@
 import { onAppearanceChange } from "../../web/canvas.js";
 import { showChoice } from "../../web/choice.js";
 import { partsOf, setText } from "../../web/dom.js";
-import { visibleToken } from "../../web/format.js";
+import { isolated, visibleToken } from "../../web/format.js";
 import { bestHead, viewOf } from "../../web/maps.js";
 import { linkToTab } from "../../web/address.js";
 import { onHeadOpened } from "../../web/navigation.js";
@@ -188,11 +188,11 @@ export function mount({ element, props, server, watch }) {
   // ---- showing ----
 
   const isReplaying = () => selected.mode === "replay";
-  const tokensText = (tokens) => tokens.map(visibleToken).join(" ");
+  const tokensText = (tokens) => isolated(tokens.map(visibleToken).join(" "));
 
   /** "4 8 2 9 → 9 2 8 4". */
   function pairOf(record) {
-    if (record.texts) return record.texts.source + " → " + record.texts.output;
+    if (record.texts) return isolated(record.texts.source) + " → " + isolated(record.texts.output);
     const output = record.tokens.filter((token, step) => step < record.tokens.length - 1 || token !== record.source.at(-1));
     if (record.read) return tokensText(record.source.length ? record.source : record.read) + " → " + tokensText(record.tokens);
     return tokensText(record.source.slice(1, -1)) + " → " + tokensText(output);

@@ -1,7 +1,7 @@
 // How one cell of a map came about: score, softmax, values, residual stream and answer, with this model's numbers.
 
 import { make } from "../../web/dom.js";
-import { formatNumber, formatPercent, formatPercents, visibleToken } from "../../web/format.js";
+import { formatNumber, formatPercent, formatPercents, isolated, visibleToken } from "../../web/format.js";
 import { makeStrip } from "../../web/strip.js";
 
 const MOST_BARS = 10; // keys shown in the softmax; of more, those with the largest weights
@@ -17,7 +17,7 @@ const READERS = { // of the context, by the attention of a recurrent model
   "last-token": ["Into the output layer", "The output layer reads it beside the decoder's state, which knows nothing of the source."],
 };
 
-const quoted = (token) => "“" + visibleToken(token) + "”";
+const quoted = (token) => "“" + isolated(visibleToken(token)) + "”";
 const times = (count, word) => count + " " + word + (count === 1 ? "" : "s");
 
 /** One sentence about a cell: `cell` is the server's answer, `view` the block, `chosen` { layer, head, row, column }. */
@@ -157,7 +157,7 @@ function story(shown, inNumbers) {
     }
     const produced = cell.answer.tokens.find(({ token }) => token === cell.answer.produced);
     const chips = cell.answer.tokens.map(({ token, logit, probability }) => make("span", { class: token === cell.answer.produced ? "chip win" : "chip" },
-      make("b", {}, visibleToken(token)), " " + formatPercent(probability), make("span", { class: "muted" }, " logit " + formatNumber(logit))));
+      make("b", {}, isolated(visibleToken(token))), " " + formatPercent(probability), make("span", { class: "muted" }, " logit " + formatNumber(logit))));
     const [before, without] = formatPercents(produced.probability, produced.without);
     const change = before === without ? " stays at " + before
       : (produced.without < produced.probability ? " falls from " : " rises from ") + before + " to " + without;

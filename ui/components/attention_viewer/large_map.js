@@ -4,7 +4,7 @@ import { drawMap, drawRowNames, drawScale, layoutMap, rowParts, rowText } from "
 import { inNextFrame, themeColors } from "../../web/canvas.js";
 import { make, setText } from "../../web/dom.js";
 import { download, downloadCsv, fileName } from "../../web/files.js";
-import { visibleToken } from "../../web/format.js";
+import { isolated, visibleToken } from "../../web/format.js";
 
 const MAX_TITLE = 200; // characters of a picture's title
 const TOUCH = matchMedia("(hover: none)").matches; // words for fingers where there is no pointer
@@ -57,11 +57,11 @@ export function makeLargeMap(part, { picture, pick }) {
   /** "row 1 produced 9 (after <BOS>)", or "row 1, 4" in encoder maps. */
   function rowSentence(row) {
     const { decoded, main, read } = rowParts(shown.view.rows[row]);
-    return "row " + (row + 1) + (decoded ? " produced " + main + " (after " + read + ")" : ", " + main);
+    return "row " + (row + 1) + (decoded ? " produced " + isolated(main) + " (after " + isolated(read) + ")" : ", " + isolated(main));
   }
 
   function cellSentence(row, column) {
-    return rowSentence(row) + " → column " + (column + 1) + ", " + visibleToken(shown.view.columns[column])
+    return rowSentence(row) + " → column " + (column + 1) + ", " + isolated(visibleToken(shown.view.columns[column]))
       + ": " + shown.weights[row][column].toFixed(3);
   }
 

@@ -1,7 +1,7 @@
 // What a part of the model computes for the current decode: the vectors of each token, and how similar they are.
 
 import { make } from "../../web/dom.js";
-import { formatNumber, formatPercent, visibleToken } from "../../web/format.js";
+import { formatNumber, formatPercent, isolated, visibleToken } from "../../web/format.js";
 import { makeHeatTable } from "../../web/heat_table.js";
 import { drawThumbnail } from "../../web/small_map.js";
 import { makeStrip } from "../../web/strip.js";
@@ -46,7 +46,7 @@ function patternsOf(patterns) {
 function answersOf(rows, tokens, isSource) {
   return section(isSource ? "The most likely tokens at each position" : "The most likely next tokens, step by step", make("div", { class: "answers" }, ...rows.map((row, at) => make("div", { class: "chips" },
     make("span", { class: "strip-label", title: visibleToken(tokens[at]) }, (isSource ? "at " : "after ") + visibleToken(tokens[at])),
-    ...row.map(({ token, logit, probability }, best) => make("span", { class: best ? "chip" : "chip win" }, make("b", {}, visibleToken(token)),
+    ...row.map(({ token, logit, probability }, best) => make("span", { class: best ? "chip" : "chip win" }, make("b", {}, isolated(visibleToken(token))),
       " " + formatPercent(probability), make("span", { class: "muted" }, " logit " + formatNumber(logit))))))));
 }
 

@@ -1,15 +1,15 @@
 // The output token by token: each marks its row of the map, and a button reveals them one after another.
 
 import { make, setText } from "../../web/dom.js";
-import { tokenNamer, visibleToken } from "../../web/format.js";
+import { isolated, tokenNamer, visibleToken } from "../../web/format.js";
 
 const STEP_MS = 700; // per step
 
 function verdictOf({ tokens, expected, texts }) {
   if (!expected) return "";
-  if (texts) return texts.output === texts.expected ? "✓ as the reference" : "reference: " + texts.expected;
+  if (texts) return texts.output === texts.expected ? "✓ as the reference" : "reference: " + isolated(texts.expected);
   const right = tokens.length === expected.length && tokens.every((token, step) => token === expected[step]);
-  return right ? "✓ correct" : "✗ expected " + expected.map(visibleToken).join(" ");
+  return right ? "✓ correct" : "✗ expected " + isolated(expected.map(visibleToken).join(" "));
 }
 
 /**

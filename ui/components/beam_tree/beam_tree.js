@@ -1,7 +1,7 @@
 // The beam search tree: one column per step, a line from each token to the hypothesis it extends.
 
 import { make, partsOf } from "../../web/dom.js";
-import { formatPercent, tokenNamer } from "../../web/format.js";
+import { formatPercent, isolated, tokenNamer } from "../../web/format.js";
 
 export function mount({ element, props, watch }) {
   const part = partsOf(element);
@@ -44,7 +44,7 @@ export function mount({ element, props, watch }) {
     const token = [...name(node.token)];
     parts.push(draw("text", { x: middle, y: y + 16, "font-size": 13 }, token.length > 7 ? token.slice(0, 6).join("") + "…" : token.join("")));
     parts.push(draw("text", { class: "total", x: middle, y: y + 28 }, node.total.toFixed(2)));
-    parts.push(draw("title", {}, name(node.token) + ": " + formatPercent(node.probability) + " here"));
+    parts.push(draw("title", {}, isolated(name(node.token)) + ": " + formatPercent(node.probability) + " here"));
     return draw("g", { class: node.winning ? "winning" : "" }, ...parts);
   }
 

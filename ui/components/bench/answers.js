@@ -1,7 +1,7 @@
 // The answers of the shown snapshot, token by token.
 
 import { make, setText } from "../../web/dom.js";
-import { visibleToken } from "../../web/format.js";
+import { isolated, visibleToken } from "../../web/format.js";
 import { feed, isActive } from "../../web/run_feed.js";
 
 const LONG = 8; // tokens; more are drawn smaller
@@ -30,9 +30,9 @@ function makeTranslation({ texts: { source, output, expected } }) {
   const isReference = output === expected;
   return make("div", { class: "answer translation" },
     make("p", { class: "soft" }, source),
-    make("p", {}, make("span", { class: "arrow", "aria-label": "becomes" }, "→ "), output || "(empty)",
+    make("p", {}, make("span", { class: "arrow", "aria-label": "becomes" }, "→ "), isolated(output) || "(empty)",
       isReference ? make("span", { class: "mark good" }, " ✓ as the reference") : null),
-    expected && !isReference ? make("p", { class: "faint" }, "reference: " + expected) : null);
+    expected && !isReference ? make("p", { class: "faint" }, "reference: " + isolated(expected)) : null);
 }
 
 function makeAnswer(answer) {

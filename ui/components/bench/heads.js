@@ -2,7 +2,7 @@
 
 import { inNextFrame, onAppearanceChange } from "../../web/canvas.js";
 import { make, setText } from "../../web/dom.js";
-import { visibleToken } from "../../web/format.js";
+import { isolated, visibleToken } from "../../web/format.js";
 import { MARKS } from "../../web/head_marks.js";
 import { laterStyles } from "../../web/later_styles.js";
 import { headsOf, sourceBlock } from "../../web/maps.js";
@@ -260,7 +260,7 @@ export function headsPanel(element, part) {
     showScrubber();
     if (!hasMaps) return undefined;
     const answer = snapshot.answers[snapshot.input];
-    setText(part("pair-text"), (snapshot.answers.length < 2 ? sourceText(answer) + " " : "") + "→ " + outputText(answer));
+    setText(part("pair-text"), (snapshot.answers.length < 2 ? isolated(sourceText(answer)) + " " : "") + "→ " + isolated(outputText(answer)));
     setText(part("legend"), legendText(snapshot));
     showSelects(snapshot);
     if (drawn === snapshot) return undefined;

@@ -209,7 +209,10 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
   const END = "End the class";
 
   async function endClass() {
-    if (!sure("end")) return void setText(parts.end, "Really end? Code, nicknames and board are deleted");
+    if (!sure("end")) {
+      setText(parts.end, "Really end?");
+      return void setText(parts.said, "Code, nicknames and board are deleted.");
+    }
     const answer = await call("end");
     if (answer) show(answer);
   }
@@ -217,20 +220,17 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
   // ---- the dialog ----
 
   function showInvitation(about) {
-    const copied = make("span", { class: "faint", role: "status" });
     const copy = async () => {
       try {
         await navigator.clipboard.writeText(about.link);
-        setText(copied, "Copied.");
+        setText(parts.said, "Copied.");
       } catch {
-        setText(copied, "Select the link and copy it.");
+        setText(parts.said, "Select the link and copy it.");
       }
     };
-    const large = make("button", { type: "button", class: "large", "aria-pressed": "false", onclick: () => {
-      const isLarge = dialog.classList.toggle("projected");
-      large.setAttribute("aria-pressed", String(isLarge));
-      setText(large, isLarge ? "Show the board" : "Show large");
-    } }, dialog.classList.contains("projected") ? "Show the board" : "Show large");
+    const isLarge = () => dialog.classList.contains("projected");
+    parts.large = make("button", { type: "button", class: "large", onclick: () => showLarge(!isLarge()) });
+    showLarge(isLarge());
     const reach = make("select", { class: "reach", "aria-label": "Address of this computer", onchange: async () => {
       const other = await call("code", { address: reach.value });
       if (other?.code) showInvitation(other);
@@ -243,10 +243,18 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
         make("p", { class: "address" }, about.link),
         about.local ? make("p", { class: "problem bad", role: "alert" }, "Only this computer opens this address. Start the lab with --host 0.0.0.0, so that the room can reach it.") : null,
         reach,
-        make("div", { class: "tools" }, make("button", { type: "button", class: "copy", onclick: copy }, "Copy link"), copied, large,
+        make("div", { class: "tools" }, make("button", { type: "button", class: "copy", onclick: copy }, "Copy link"), parts.large,
           make("button", { type: "button", class: "results", onclick: () => downloadTable("results") }, "Download results (CSV)"),
           make("button", { type: "button", class: "answers-file", onclick: () => downloadTable("answers") }, "Download answers (CSV)"),
-          parts.end)));
+          parts.end),
+        parts.said));
+  }
+
+  /** Show the code large, for a projector, or the board. */
+  function showLarge(isLarge) {
+    dialog.classList.toggle("projected", isLarge);
+    parts.large.setAttribute("aria-pressed", String(isLarge));
+    setText(parts.large, isLarge ? "Show the board" : "Show large");
   }
 
   async function showIn(body) {
@@ -260,6 +268,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
       none: make("p", { class: "empty" }, "Nobody has joined yet. Show the code or the QR code to your students.") };
     parts.table = make("table", { hidden: true }, make("thead", {}, head), parts.rows);
     parts.end = make("button", { type: "button", class: "end", onclick: endClass }, END);
+    parts.said = make("p", { class: "said faint", role: "status" }); // beside no button: a text that comes would move them
     parts.invitation = make("div", { class: "invitation" });
     const door = makeDoor();
     drawn = "";
@@ -272,7 +281,12 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
   dialog.addEventListener("close", () => {
     asking = "";
     dialog.classList.remove("projected");
-    if (parts) setText(parts.end, END);
+    if (!parts) return;
+    showLarge(false);
+    redraw();
+    showChosen();
+    setText(parts.end, END);
+    setText(parts.said, "");
   });
   dialog.addEventListener("pointerdown", () => (isPressed = true));
   for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => setTimeout(() => (isPressed = false)));

@@ -82,10 +82,16 @@ export function mount({ element, trigger, props, server, watch }) {
     setText(part("rate"), active ? rateText(latest) : "");
   }
 
+  /** A run's message as a sentence, without the advice to press a button that the visitor does not have. */
+  function noticeOf({ message, resumable }) {
+    const text = resumable ? message : message.replace("; press Resume to continue", "");
+    return text.replace(/^[a-z]+ /, (word) => word[0].toUpperCase() + word.slice(1));
+  }
+
   /** A failure or a notice in the line under the bar, until the visitor closes it. */
   function showProblem() {
     const { status, message } = feed.latest ?? {};
-    const text = feed.error || (status === "queued" ? "" : message) || ""; // the bar says the place in the queue
+    const text = feed.error || (status === "queued" || !message ? "" : noticeOf(feed.latest)); // the bar says the place in the queue
     if (text !== closed) closed = "";
     if (text && !closed) say(text, { lasting: false });
     else if (part("message").dataset.lasting !== "true") part("message").hidden = true;

@@ -5,7 +5,7 @@ import { onAppearanceChange } from "../../web/canvas.js";
 import { showChoice } from "../../web/choice.js";
 import { signedColor } from "../../web/colors.js";
 import { make, partsOf, setText } from "../../web/dom.js";
-import { formatNumber, formatPercent, tokenNamer } from "../../web/format.js";
+import { formatNumber, formatPercent, isolated, tokenNamer } from "../../web/format.js";
 import { makeHeatTable } from "../../web/heat_table.js";
 import { onWhyAsked, openHead } from "../../web/navigation.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
@@ -29,7 +29,7 @@ export function mount({ element, props, server, watch }) {
   let shown = null; // the server's answer
   let isAsked = false; // from another tab; the answer is then scrolled to
   const nameOf = (token) => tokenNamer(props.value?.subwords)(token);
-  const quoted = (token) => "“" + nameOf(token) + "”";
+  const quoted = (token) => "“" + isolated(nameOf(token)) + "”";
 
   // ---- what each method found ----
 
@@ -95,7 +95,7 @@ export function mount({ element, props, server, watch }) {
         columns: grid.positions ? grid.columns.map(nameOf) : grid.columns.map((head) => "head " + head), values: grid.restored,
         outlined: grid.is_restored, format: two, label: grid.name + " of " + grid.block })));
     return [
-      make("p", { class: "change" }, "Changed input: ", make("b", { class: "answer-line" }, answer.corrupted.map(nameOf).join(" ")), " token ", position, " becomes ", replacement),
+      make("p", { class: "change" }, "Changed input: ", make("b", { class: "answer-line" }, isolated(answer.corrupted.map(nameOf).join(" "))), " token ", position, " becomes ", replacement),
       make("p", { class: "muted" }, "Each cell: one activation of the original input is put into the run on the changed input. 1: the difference of the two logits is fully restored; 0: nothing. Outlined: the original answer is back."),
       make("div", { class: "grids" }, ...grids),
     ];
