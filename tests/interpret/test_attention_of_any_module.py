@@ -130,8 +130,9 @@ def test_heads_that_come_before_rows_are_told_apart():
 class Language(nn.Module):
     """A language model of two layers with one fused attention each, by position, and queries that share keys."""
 
-    def __init__(self, size=20):
+    def __init__(self, size=20, *, hidden=0):
         super().__init__()
+        self.hidden = hidden  # the first keys
         self.table, self.q, self.k = nn.Embedding(size, 16), nn.Linear(16, 16), nn.Linear(16, 8)
         self.scores = []
 
@@ -140,6 +141,7 @@ class Language(nn.Module):
         for _ in range(2):
             q, k = self.q(x).unflatten(-1, (4, 4)).transpose(1, 2), self.k(x).unflatten(-1, (2, 4)).transpose(1, 2)
             mask = torch.ones(ids.shape[1], ids.shape[1]).tril().bool()
+            mask[:, : self.hidden] = False
             z = F.scaled_dot_product_attention(q, k, k, mask, enable_gqa=True)
             self.scores.append((q @ k.repeat_interleave(2, 1).mT / 2).masked_fill(~mask, -torch.inf))
             x = x + z.transpose(1, 2).flatten(2)
@@ -157,6 +159,14 @@ def test_a_language_model_has_a_decoder_and_its_probabilities_are_no_head(size):
     assert_equal(tables, expected)
     letters = ["abcdefghijklmnopqrst"[each] for each in ids[0].tolist()]
     assert list(tables["decoder.2.1"].index) == list(tables["decoder.2.1"].columns) == letters
+
+
+def test_a_query_without_keys_has_zeros_as_pytorch_computes():
+    model = Language(hidden=2)
+    tables = lab.attention(model, SRC)
+    weights = model.scores[0][0, 0].softmax(-1)
+    assert weights[:2].isnan().all()
+    np.testing.assert_allclose(tables["decoder.1.1"].to_numpy(), weights.nan_to_num().detach().numpy(), atol=1e-6)
 
 
 def test_labels_are_tokens_of_a_list_a_mapping_or_a_function():

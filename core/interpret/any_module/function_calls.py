@@ -134,7 +134,8 @@ class FunctionCalls(TorchFunctionMode):
         product = None
         if len(factors) == 2:
             product = _Product(raw.detach(), query.shape[-1], factors[0] * factors[1])
-        self._add("scaled_dot_product_attention", scores.softmax(dim=-1), product)
+        is_empty = scores.isneginf().all(dim=-1, keepdim=True)  # a query without keys, for which PyTorch returns 0
+        self._add("scaled_dot_product_attention", scores.softmax(dim=-1).masked_fill(is_empty, 0.0), product)
 
     def _dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False, **_: Any) -> None:
         if training and p:
