@@ -296,11 +296,13 @@ class Grouped(nn.Module):
             expanded = [each[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2) for each in (k, v)]
             interleaved = [each.repeat_interleave(2, dim=1) for each in (k, v)]
             k, v = expanded if self.repeat == "expanded" else interleaved
+            k = torch.cat([torch.empty(0, dtype=k.dtype), k]) if self.repeat == "cached" else k
+            k = k * torch.ones_like(k) if self.repeat == "rotated" else k
             z = (q @ k.mT / self.divisor).masked_fill(~mask, -1e9).softmax(dim=-1) @ v
         return self.o(z.transpose(1, 2).flatten(2))
 
 
-@pytest.mark.parametrize("repeat", ["interleaved", "expanded", "fused"])
+@pytest.mark.parametrize("repeat", ["interleaved", "expanded", "cached", "fused"])
 def test_the_scaling_of_every_call_is_judged_by_itself(repeat: str):
     def scaling(encoder: Grouped, cross: Grouped) -> Finding:
         torch.manual_seed(0)
@@ -319,6 +321,8 @@ def test_the_scaling_of_every_call_is_judged_by_itself(repeat: str):
     assert (by_size.light, by_size.bug) == ("amber", None)
     assert (thrice.light, thrice.bug) == ("red", None)
     assert "In 2 of 3 attention modules" in thrice.sentence
+    partly = scaling(Grouped(repeat), Grouped("rotated", divisor=1))
+    assert partly.sentence.endswith("which is √d_k. In 1 of 3 calls of attention that could not be measured.")
 
 
 def test_uniform_attention_does_not_show_whether_heads_are_alike():

@@ -381,9 +381,15 @@ class _Diagnosis:
                 raise NotCheckableError("rows of attention weights do not sum to 1.")
             return calls
 
+        def scaling() -> Finding:
+            kind = getattr(getattr(model, "config", None), "model_type", "")
+            if kind in attention_checks.UNDIVIDED:
+                return not_checked("score scaling", f"published models of {kind} do not divide scores.")
+            return attention_checks.check_score_scaling(normalized())
+
         attention: dict[str, Callable[[], Finding]] = {
             "attention rows": lambda: attention_checks.check_row_sums(read()),
-            "score scaling": lambda: attention_checks.check_score_scaling(normalized()),
+            "score scaling": scaling,
             "attention queries": lambda: attention_checks.check_queries(normalized()),
             "head diversity": lambda: attention_checks.check_head_diversity(normalized()),
             "attention entropy": lambda: attention_checks.check_entropy(normalized(), is_trained=is_trained),
