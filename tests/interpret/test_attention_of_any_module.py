@@ -11,6 +11,7 @@ from torch import nn
 from benchmarks import model_styles as styles
 from core import lab
 from core.storage.errors import InputError
+from tests.support.windowed import Windowed
 
 SRC, TGT = styles.make_batch(4)
 TGT_IN = TGT[:, :-2]  # shorter than the sources
@@ -229,6 +230,21 @@ def test_refusals_say_what_was_seen():
         lab.attention(styles.Recurrent(), SRC, TGT_IN, pair=4)
     with pytest.raises(InputError, match=r"tgt_in is a tensor \(4,\) int64; it must be a tensor \(B, T\) int64"):
         lab.attention(styles.Recurrent(), SRC, TGT_IN[:, 0])
+
+
+def test_blocks_whose_weights_have_another_shape_are_named():
+    with pytest.warns(match=r"^no heads of encoder: of another shape were softmax \(2, 4, 10, 13\) on one pair"):
+        tables = lab.attention(Windowed(), SRC, TGT_IN, pair=1, pad=0)
+    assert {each.split(".")[0] for each in tables} == {"cross", "decoder"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_recurrent_model_lacks_no_block():
+    class Probabilities(styles.Recurrent):
+        def forward(self, src, tgt_in):
+            return super().forward(src, tgt_in).softmax(dim=-1)
+
+    assert lab.attention(Probabilities(), SRC, TGT_IN).keys() == {"cross.1.1"}
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])

@@ -11,6 +11,7 @@ from benchmarks import model_styles
 from benchmarks.mutants import SOURCE, examine
 from core.teaching.doctor import diagnose
 from core.teaching.doctor.finding import Examination, Finding
+from tests.support.windowed import Windowed
 
 D, SIZE = 16, 23
 
@@ -126,6 +127,17 @@ def test_gates_and_small_embeddings_are_no_missing_residuals(residual):
     assert found.light == ("green" if residual else "amber")
     assert residual or "feed-forward network 1" in found.sentence
     assert finding(examination, "activation").light == "green"
+
+
+def test_what_was_seen_is_named_and_nothing_is_said_of_the_rest():
+    torch.manual_seed(0)
+    examination = diagnose(Windowed(), *model_styles.make_batch(), **model_styles.IDS)
+    assert finding(examination, "residual connections").sentence == (
+        "A path to the logits goes around every sublayer seen: the decoder's attention (2), feed-forward network (2)."
+    )
+    assert finding(examination, "hidden tokens").sentence == (
+        "Every token but PAD is attended to, in the decoder's attention and the cross-attention."
+    )
 
 
 def test_embeddings_without_gradients_are_not_checked():

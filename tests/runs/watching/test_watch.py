@@ -22,6 +22,7 @@ from core.runs.watching.folders import with_interval
 from core.runs.watching.pace import SHARE, Pace, round_interval
 from core.storage.errors import InputError
 from tests.runs.watching.loops import BATCH, NAMES, OPTIONS, made, update
+from tests.support.windowed import Windowed
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -219,6 +220,7 @@ def test_a_language_model_shows_the_beginnings_that_fit(tmp_path):
     ("model", "batch", "note"),
     [
         (styles.Recurrent(attends=False), BATCH, "no heads: no softmax whose weights have the shape"),
+        (Windowed(), BATCH, "no heads of encoder: of another shape were softmax"),
         (
             Language(uneven=True),
             (BATCH[1], BATCH[2]),
