@@ -140,13 +140,16 @@ def test_what_was_seen_is_named_and_nothing_is_said_of_the_rest():
     )
 
 
-def test_embeddings_without_gradients_are_not_checked():
-    model = model_styles.STYLES["matmul"]()
-    model.source.requires_grad_(False)
-    model.target.requires_grad_(False)
-    model.places.requires_grad_(False)
+@pytest.mark.parametrize("residual", [True, False])
+def test_paths_begin_at_embeddings_that_are_frozen(residual):
+    line = "y = self.add(3, y, lambda z: self.cross(z, memory, may_read))"
+    broken = line if residual else "y = self.norms[3](self.cross(y, memory, may_read))"
+    model = edited(line, broken).STYLES["matmul"]()
+    for table in (model.source, model.target, model.places):
+        table.requires_grad_(False)
     src, tgt = model_styles.make_batch()
-    assert finding(diagnose(model, src, tgt, **model_styles.IDS), "residual connections").light == "gray"
+    found = finding(diagnose(model, src, tgt, **model_styles.IDS), "residual connections")
+    assert found.light == ("green" if residual else "amber")
 
 
 def test_rows_that_do_not_sum_to_one_explain_nothing_else():
