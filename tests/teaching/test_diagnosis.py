@@ -251,6 +251,36 @@ def test_an_embedding_whose_padding_is_not_trained_is_not_detached():
     assert derivatives(plain.training_loss, model).light == "green"
 
 
+class Adapted(nn.Linear):
+    """A layer with an adapter of two matrices, as of LoRA, of which one is 0 before training."""
+
+    def __init__(self, *, both: bool = False) -> None:
+        super().__init__(plain.D_MODEL, plain.NUM_TOKENS)
+        self.a = nn.Parameter(torch.zeros(2, plain.D_MODEL) if both else torch.randn(2, plain.D_MODEL))
+        self.b = nn.Parameter(torch.zeros(plain.NUM_TOKENS, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + x @ self.a.mT @ self.b.mT
+
+
+@pytest.mark.parametrize(
+    ("layer", "light", "words"),
+    [
+        (lambda: Adapted(), "green", "Every parameter gets a gradient, 1 of them once matrices that are 0 now have"),
+        (lambda: Adapted().requires_grad_(False), "amber", "4 parameters are frozen"),
+        (lambda: Adapted(both=True), "amber", "The gradient of 2 of 35 parameters is 0 now, the first is output.a."),
+    ],
+)
+def test_a_gradient_that_is_0_until_the_first_update_is_not_missing(layer, light: str, words: str):
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    model.output = layer()
+    found = finding(diagnose(model, *plain.make_batch(), **IDS, loss=plain.training_loss), "gradients")
+    assert found.light == light
+    assert words in found.sentence
+    assert not model.output.b.any()
+
+
 def test_what_is_not_given_is_gray_with_a_reason():
     examination = diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS)
     by_check = {each.check: each for each in examination.findings}

@@ -412,8 +412,8 @@ class _Diagnosis:
             return not_checked("gradients", NO_MODULE)
         if self.unusable == NOT_FINITE:
             return not_checked("gradients", self.unusable)
-        loss, whose = self.subject.training_loss()
-        finding = learning_checks.check_gradients(model, loss)
+        whose = "" if self.subject.loss is not None else IN_PLACE
+        finding = learning_checks.check_gradients(model, lambda: self.subject.training_loss()[0])
         return replace(finding, sentence=whose + finding.sentence)
 
     def _derivatives(self) -> Finding:

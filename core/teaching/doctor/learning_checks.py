@@ -56,43 +56,73 @@ def check_residuals(model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor) -> 
     return Finding(name, "red", sentence, len(blocked), "no-residual")
 
 
-def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
+def check_gradients(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Finding:
     """Every trained parameter gets a finite gradient, and the parts' gradients have comparable norms.
 
     Args:
         model: the gradients of its parameters are unchanged.
-        loss: differentiable, of some pairs.
+        loss: computes the loss of some pairs from the parameters as they are.
     """
     name = "gradients"
     trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
     if not trained:
         return Finding(name, "red", "No parameter requires a gradient: training changes nothing.", 0.0)
-    gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+    gradients = torch.autograd.grad(loss(), list(trained.values()), allow_unused=True)
     norms = {each: 0.0 if it is None else it.norm().item() for each, it in zip(trained, gradients, strict=True)}
     broken = [each for each, norm in norms.items() if not math.isfinite(norm)]
     if broken:
         sentence = f"{len(broken)} of {len(norms)} parameters have a gradient that is not finite, the first is "
         return Finding(name, "red", f"{sentence}{broken[0]}.", float(len(broken)))
-    # A constant added to all keys changes no softmax, so a bias of keys has no gradient except rounding.
-    missing = [
-        each
-        for (each, norm), gradient in zip(norms.items(), gradients, strict=True)
-        if gradient is None or (norm == 0 and trained[each].ndim > 1)
-    ]
+    missing = [each for each, gradient in zip(norms, gradients, strict=True) if gradient is None]
+    at_zero, waiting = _at_zero({each: it for each, it in trained.items() if each not in missing}, norms, loss)
     frozen = [each for each, it in model.named_parameters() if not it.requires_grad and not _is_table(it)]
-    by_part = _norms_by_part({each: norm for each, norm in norms.items() if trained[each].ndim > 1})
+    by_part = _norms_by_part(
+        {each: norm for each, norm in norms.items() if trained[each].ndim > 1 and each not in waiting}
+    )
     ratio = max(by_part.values(), default=1.0) / max(min(by_part.values(), default=1.0), 1e-30)
     listed = ", ".join(f"{part} {norm:.2g}" for part, norm in by_part.items())
+    lacking = []
     if missing:
-        sentence = f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}."
-        return Finding(name, "amber", sentence, float(len(missing)))
+        lacking.append(f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}.")
+    if at_zero:
+        lacking.append(
+            f"The gradient of {len(at_zero)} of {len(norms)} parameters is 0 now, the first is {at_zero[0]}."
+        )
+    if lacking:
+        return Finding(name, "amber", " ".join(lacking), float(len(missing) + len(at_zero)))
     if frozen:
         sentence = f"{len(frozen)} parameters are frozen (requires_grad=False), the first is {frozen[0]}."
         return Finding(name, "amber", sentence + " Training does not change them.", float(len(frozen)))
-    sentence = f"Every parameter gets a gradient; norms of the matrices by part: {listed}."
+    late = f", {len(waiting)} of them once matrices that are 0 now have changed" if waiting else ""
+    sentence = f"Every parameter gets a gradient{late}; norms of the matrices by part: {listed}."
     if ratio > MAX_GRADIENT_RATIO:
         return Finding(name, "amber", sentence + " They are very uneven: gradients vanish or explode.", ratio)
     return Finding(name, "green", sentence, ratio)
+
+
+def _at_zero(
+    trained: dict[str, nn.Parameter], norms: dict[str, float], loss: Callable[[], torch.Tensor]
+) -> tuple[list[str], list[str]]:
+    """Return the matrices whose gradient is 0, and those of them that get one with the first update.
+
+    The latter are held by matrices that are 0 now and have a gradient, as half of a new adapter; they are moved to
+    measure that, and moved back. Biases do not count: one of keys, added to all of them, changes no softmax.
+    """
+    found = [each for each, it in trained.items() if norms[each] == 0 and it.ndim > 1]
+    holding = [it for each, it in trained.items() if it.ndim > 1 and norms[each] and not it.any()]
+    if not found or not holding:
+        return found, []
+    with torch.no_grad():
+        for each in holding:
+            each.copy_(torch.linspace(0.5e-2, 1.5e-2, each.numel()).view_as(each))
+    try:
+        gradients = torch.autograd.grad(loss(), [trained[each] for each in found], allow_unused=True)
+    finally:
+        with torch.no_grad():
+            for each in holding:
+                each.zero_()
+    waiting = [each for each, it in zip(found, gradients, strict=True) if it is not None and bool(it.any())]
+    return [each for each in found if each not in waiting], waiting
 
 
 def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Finding:
