@@ -244,6 +244,17 @@ def test_gradients_are_compared_with_the_loss_that_was_passed():
         assert found.sentence == "With cross-entropy in place of your loss: Gradients are the derivatives of the loss."
 
 
+@pytest.mark.parametrize("bug", [None, "encoder not trained"])
+def test_gradients_are_compared_by_layer_however_deep_it_is(bug: str | None):
+    torch.manual_seed(0)
+    wrapper = nn.Module()
+    wrapper.model = (edited(BUGS[bug].old, BUGS[bug].new) if bug else plain).PlainTransformer()
+    wrapper.forward = wrapper.model.forward
+    found = derivatives(plain.training_loss, wrapper)
+    assert found.light == ("amber" if bug else "green")
+    assert not bug or "gradients of model, model.encoder.layers.0 are not the derivatives" in found.sentence
+
+
 def test_an_embedding_whose_padding_is_not_trained_is_not_detached():
     reads_pad = BUGS["no padding mask"]
     model = edited(reads_pad.old, reads_pad.new).PlainTransformer()

@@ -23,6 +23,7 @@ MAX_INITIAL_EXCESS = 2.0  # nats above ln(vocabulary size)
 LARGE_UPDATE, TOO_LARGE_UPDATE = 0.3, 0.6  # fractions of the norm of the weights
 STEP = 1e-7  # by which parameters are moved to measure a derivative
 SMALL_DERIVATIVE, MAX_DERIVATIVE_ERROR = 1e-6, 0.02  # the first is taken for 0; a step over a kink of ReLU is an error
+LISTED = 8  # parts in a sentence
 TINY_UPDATE = 3e-7  # the first of a usual warm-up changes ten times as much
 
 
@@ -80,7 +81,7 @@ def check_gradients(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Findi
         {each: norm for each, norm in norms.items() if trained[each].ndim > 1 and each not in waiting}
     )
     ratio = max(by_part.values(), default=1.0) / max(min(by_part.values(), default=1.0), 1e-30)
-    listed = ", ".join(f"{part} {norm:.2g}" for part, norm in by_part.items())
+    listed = ", ".join(f"{part} {norm:.2g}" for part, norm in _shown(by_part).items())
     lacking = []
     if missing:
         lacking.append(f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}.")
@@ -137,10 +138,9 @@ def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Fin
     name = "derivatives"
     trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
     gradients = torch.autograd.grad(loss(), list(trained.values()), allow_unused=True)
-    parts: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+    parts: dict[str, list[tuple[torch.Tensor, torch.Tensor | None]]] = {}  # no gradient is one of 0
     for (path, parameter), gradient in zip(trained.items(), gradients, strict=True):
-        if gradient is not None:
-            parts.setdefault(_part(path), []).append((parameter, gradient))
+        parts.setdefault(_part(path), []).append((parameter, gradient))
     generator = torch.Generator().manual_seed(0)
     fixed = {
         id(module.weight): module.padding_idx
@@ -153,15 +153,17 @@ def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Fin
         for (it, _), direction in zip(pairs, directions, strict=True):
             if id(it) in fixed:
                 direction[fixed[id(it)]] = 0
-        expected = sum((of * by).sum().item() for (_, of), by in zip(pairs, directions, strict=True))
+        moved = zip(pairs, directions, strict=True)
+        expected = sum((of * by).sum().item() for (_, of), by in moved if of is not None)
         measured = _derivative(loss, [tensor for tensor, _ in pairs], directions)
         errors[part] = abs(measured - expected) / max(abs(measured), abs(expected), SMALL_DERIVATIVE)
     worst = max(errors.values(), default=0.0)
     wrong = [part for part, error in errors.items() if not error < MAX_DERIVATIVE_ERROR]
     if not wrong:
         return Finding(name, "green", "Gradients are the derivatives of the loss.", worst)
+    listed = ", ".join([*wrong[:LISTED], *["…"] * (len(wrong) > LISTED)])
     sentence = (
-        f"The gradients of {', '.join(wrong)} are not the derivatives of the loss: they differ by up to {worst:.0%}. "
+        f"The gradients of {listed} are not the derivatives of the loss: they differ by up to {worst:.0%}. "
         "Part of the computation is detached, as by detach(), .data or no_grad()."
     )
     return Finding(name, "amber", sentence, worst)
@@ -294,7 +296,7 @@ def _is_table(parameter: torch.Tensor) -> bool:
 
 
 def _norms_by_part(norms: dict[str, float]) -> dict[str, float]:
-    """Return the gradient norm of every outermost module; of a list of layers, of each layer."""
+    """Return the gradient norm of each layer, and of every outermost module without its layers."""
     parts: dict[str, float] = {}
     for name, norm in norms.items():
         part = _part(name)
@@ -302,7 +304,16 @@ def _norms_by_part(norms: dict[str, float]) -> dict[str, float]:
     return parts
 
 
+def _shown(norms: dict[str, float]) -> dict[str, float]:
+    """Return the norms of the parts that a sentence lists; of many parts the smallest and the largest."""
+    if len(norms) <= LISTED:
+        return norms
+    by_size = sorted(norms, key=lambda part: norms[part])
+    return {part: norms[part] for part in (*by_size[: LISTED // 2], *by_size[-LISTED // 2 :])}
+
+
 def _part(path: str) -> str:
-    """Return the outermost module of a parameter; of a list of layers, the layer."""
-    first, second, *_ = [*path.split("."), ""]
-    return f"{first}.{second}" if second.isdigit() else first
+    """Return the layer that a parameter belongs to, or its outermost module if that is in no list of layers."""
+    names = path.split(".")
+    number = next((at for at, name in enumerate(names) if name.isdigit()), 0)
+    return ".".join(names[: number + 1])
