@@ -142,6 +142,22 @@ def test_bugs_of_data_loss_and_decoding_are_named(ids: torch.Tensor):
         assert [each.check for each in found.failed] == [check], found
 
 
+@pytest.mark.parametrize("hides", [True, False])
+def test_a_masked_language_model_need_not_be_causal(ids: torch.Tensor, hides: bool):
+    is_hidden = (torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.3) & (ids > EOS)
+
+    def loss(model: Callable, given: torch.Tensor) -> torch.Tensor:
+        read = given.where(~is_hidden[: len(given)], 3) if hides else given
+        labels = given.where(is_hidden[: len(given)], -100)
+        return F.cross_entropy(model(read).flatten(0, 1), labels.flatten())
+
+    found = lab.diagnose(Model(bug="no mask"), None, ids, pad=PAD, eos=EOS, loss=loss)
+    not_checked = {each.check for each in found.unchecked if "a masked language model" in each.sentence}
+    causal = {"causal leak", "target shift", "tokens in the loss", "PAD after the target"}
+    assert (not_checked, found.bugs) == ((causal, []) if hides else (set(), ["targets-not-shifted", "no-causal-mask"]))
+    assert found.ok == hides
+
+
 def test_without_special_tokens_what_needs_them_is_gray(ids: torch.Tensor):
     found = lab.diagnose(Model(), None, ids, loss=right)
     reasons = {each.check: each.sentence for each in found.unchecked}
