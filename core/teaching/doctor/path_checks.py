@@ -39,8 +39,8 @@ def check_residual_paths(subject: AnyModel) -> Finding:
         raise NotCheckableError("no attention between embeddings of the ids and the logits was seen.")
     if not without:
         counts = Counter(name.rsplit(" ", 1)[0] for name in checked.values())
-        seen = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
-        return Finding(RESIDUALS, "green", f"A path to the logits goes around every sublayer seen: {seen}.", 0.0)
+        listed = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
+        return Finding(RESIDUALS, "green", f"A path to the logits goes around every sublayer seen: {listed}.", 0.0)
     first = without[min(without)]
     sentence = (
         f"Every path from the embeddings to the logits goes through {first}: its input is not added to its output."
