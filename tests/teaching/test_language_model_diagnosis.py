@@ -1,6 +1,7 @@
 """``diagnose`` of language models: correct ones pass, in several styles, and each bug is named where it is seen."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -104,6 +105,27 @@ def test_a_bug_is_named(ids: torch.Tensor, bug: str, check: str, words: str):
     found = lab.diagnose(Model(bug=bug), None, ids, pad=PAD, eos=EOS, loss=right)
     failed = {each.check: each.sentence for each in found.failed}
     assert words in failed[check], found
+
+
+class Conv1D(nn.Module):
+    """The layer of GPT-2 in transformers."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(layer.weight.detach().mT.clone()), layer.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(self.bias, x.flatten(0, 1), self.weight).view(*x.shape[:2], -1)
+
+
+@pytest.mark.parametrize(("bug", "light"), [("", "green"), ("no scale", "red")])
+def test_scores_are_traced_to_the_layers_of_gpt2_and_gpt_neo_does_not_divide_them(ids: torch.Tensor, bug, light):
+    model = Model(bug=bug)
+    model.qkv = Conv1D(model.qkv)
+    for each, expected in (("gpt2", light), ("gpt_neo", "gray")):
+        model.config = SimpleNamespace(model_type=each)
+        found = lab.diagnose(model, None, ids, pad=PAD, eos=EOS)
+        assert {each.check: each.light for each in found.findings}["score scaling"] == expected
 
 
 def test_sequences_that_do_not_begin_with_bos_pass(ids: torch.Tensor):
