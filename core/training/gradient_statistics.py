@@ -20,7 +20,7 @@ _WORDS = {
     **dict.fromkeys(("k", "wk", "key", "keys"), "K"),
     **dict.fromkeys(("v", "wv", "value", "values"), "V"),
 }
-_JOINED = ("in_proj", "c_attn", "qkv", "qkv_proj", "to_qkv", "wqkv")  # layers whose output is Q, K and V, in this order
+_JOINED = ("c_attn", "qkv", "to_qkv", "wqkv")  # layers whose output is Q, K and V, in this order
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def parameter_pieces(model: nn.Module) -> list[Piece]:
     """Return the parameters of a module that require a gradient, in its order; a joined projection as three pieces.
 
     Split are ``nn.MultiheadAttention`` and layers named as in GPT-2, nanoGPT and vision transformers, if their output
-    is three times as wide as their input. A layer that orders its output by heads, as that of GPT-NeoX, stays whole.
+    is three times as wide as their input. Layers that order their output by heads, as those of GPT-NeoX, GPT-BigCode
+    and DeBERTa, or otherwise, as CodeGen's ``qkv_proj``, stay whole.
     """
     return [
         piece for name, each in model.named_parameters() if each.requires_grad for piece in _pieces(model, name, each)
@@ -119,7 +120,11 @@ def statistics_of(piece: Piece) -> GradientStatistics:
 
 def _pieces(model: nn.Module, name: str, parameter: nn.Parameter) -> Iterator[Piece]:
     path, _, leaf = name.rpartition(".")
-    axis = _joined_axis(model.get_submodule(path), path.rpartition(".")[2], leaf)
+    parent, _, own = path.rpartition(".")
+    module, source = model.get_submodule(path), type(model.get_submodule(parent)).__module__
+    # nanoGPT's linear c_attn holds Q, K and V, but that of GPT-BigCode in transformers is ordered by heads.
+    by_heads = own == "c_attn" and isinstance(module, nn.Linear) and source.startswith("transformers.")
+    axis = None if by_heads else _joined_axis(module, own, leaf)
     if axis is None:
         yield Piece(name, _projection(model, name), parameter)
         return

@@ -11,6 +11,7 @@ from torch import nn
 from benchmarks import model_styles as styles
 from core import lab
 from core.storage.errors import InputError
+from tests.support.windowed import Windowed
 
 SRC, TGT = styles.make_batch(4)
 TGT_IN = TGT[:, :-2]  # shorter than the sources
@@ -130,8 +131,9 @@ def test_heads_that_come_before_rows_are_told_apart():
 class Language(nn.Module):
     """A language model of two layers with one fused attention each, by position, and queries that share keys."""
 
-    def __init__(self, size=20):
+    def __init__(self, size=20, *, hidden=0):
         super().__init__()
+        self.hidden = hidden  # the first keys
         self.table, self.q, self.k = nn.Embedding(size, 16), nn.Linear(16, 16), nn.Linear(16, 8)
         self.scores = []
 
@@ -140,6 +142,7 @@ class Language(nn.Module):
         for _ in range(2):
             q, k = self.q(x).unflatten(-1, (4, 4)).transpose(1, 2), self.k(x).unflatten(-1, (2, 4)).transpose(1, 2)
             mask = torch.ones(ids.shape[1], ids.shape[1]).tril().bool()
+            mask[:, : self.hidden] = False
             z = F.scaled_dot_product_attention(q, k, k, mask, enable_gqa=True)
             self.scores.append((q @ k.repeat_interleave(2, 1).mT / 2).masked_fill(~mask, -torch.inf))
             x = x + z.transpose(1, 2).flatten(2)
@@ -157,6 +160,14 @@ def test_a_language_model_has_a_decoder_and_its_probabilities_are_no_head(size):
     assert_equal(tables, expected)
     letters = ["abcdefghijklmnopqrst"[each] for each in ids[0].tolist()]
     assert list(tables["decoder.2.1"].index) == list(tables["decoder.2.1"].columns) == letters
+
+
+def test_a_query_without_keys_has_zeros_as_pytorch_computes():
+    model = Language(hidden=2)
+    tables = lab.attention(model, SRC)
+    weights = model.scores[0][0, 0].softmax(-1)
+    assert weights[:2].isnan().all()
+    np.testing.assert_allclose(tables["decoder.1.1"].to_numpy(), weights.nan_to_num().detach().numpy(), atol=1e-6)
 
 
 def test_labels_are_tokens_of_a_list_a_mapping_or_a_function():
@@ -219,6 +230,21 @@ def test_refusals_say_what_was_seen():
         lab.attention(styles.Recurrent(), SRC, TGT_IN, pair=4)
     with pytest.raises(InputError, match=r"tgt_in is a tensor \(4,\) int64; it must be a tensor \(B, T\) int64"):
         lab.attention(styles.Recurrent(), SRC, TGT_IN[:, 0])
+
+
+def test_blocks_whose_weights_have_another_shape_are_named():
+    with pytest.warns(match=r"^no heads of encoder: of another shape were softmax \(2, 4, 10, 13\) on one pair"):
+        tables = lab.attention(Windowed(), SRC, TGT_IN, pair=1, pad=0)
+    assert {each.split(".")[0] for each in tables} == {"cross", "decoder"}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_recurrent_model_lacks_no_block():
+    class Probabilities(styles.Recurrent):
+        def forward(self, src, tgt_in):
+            return super().forward(src, tgt_in).softmax(dim=-1)
+
+    assert lab.attention(Probabilities(), SRC, TGT_IN).keys() == {"cross.1.1"}
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from core.interpret.any_module.kept_states import computing_in
+from core.interpret.any_module.kept_states import computing_in, examined
 
 IDS = torch.arange(6).view(2, 3)
 NEW: dict[str, Callable[[], Tensor]] = {
@@ -47,3 +47,45 @@ def test_other_threads_keep_their_precision():
         other.start()
         other.join()
     assert found == [torch.float32]
+
+
+class Writing(nn.Module):
+    """Writes into its weights, buffers and other tensors while it is examined, as RWKV rescales its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.out, self.norm = nn.Embedding(10, 4, max_norm=0.1), nn.Linear(4, 10), nn.BatchNorm1d(4)
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("shared", torch.arange(3)[None].expand(2, 3))
+        self.kept = torch.zeros(3)
+
+    def forward(self, ids):
+        if not self.training:
+            self.calls += 1
+            self.shared[0].add_(1)
+            self.kept[0] = self.calls
+            self.out.weight.data.div_(2)
+            torch.neg(self.out.bias, out=self.out.bias.data)
+            torch._foreach_mul_([self.norm.weight.data], 3)
+            self.out.weight.grad.zero_()
+            self.norm.train()
+        return self.out(self.norm(self.rows(ids)))
+
+
+def test_what_a_model_writes_into_its_tensors_is_undone():
+    model, ids = Writing(), IDS.flatten()
+    model(ids).sum().backward()
+    loss = model(ids[:2]).square().sum()
+
+    def values():
+        gradients = [each.grad for each in model.parameters() if each.grad is not None]
+        return [each.clone() for each in (*model.state_dict().values(), model.kept, *gradients)]
+
+    before, versions = values(), [each._version for each in model.parameters()]
+    with torch.no_grad(), examined(model):
+        model(ids + 4)  # and rows that training has not shortened
+        changed = sum(not torch.equal(*each) for each in zip(before, values(), strict=True))
+    assert changed == len(before) - 5  # a bias and four gradients
+    assert [each._version for each in model.parameters()] == versions
+    assert all(torch.equal(*each) for each in zip(before, values(), strict=True))
+    loss.backward()  # its graph has read the weights as they are again

@@ -244,11 +244,52 @@ def test_gradients_are_compared_with_the_loss_that_was_passed():
         assert found.sentence == "With cross-entropy in place of your loss: Gradients are the derivatives of the loss."
 
 
+@pytest.mark.parametrize("bug", [None, "encoder not trained"])
+def test_gradients_are_compared_by_layer_however_deep_it_is(bug: str | None):
+    torch.manual_seed(0)
+    wrapper = nn.Module()
+    wrapper.model = (edited(BUGS[bug].old, BUGS[bug].new) if bug else plain).PlainTransformer()
+    wrapper.forward = wrapper.model.forward
+    found = derivatives(plain.training_loss, wrapper)
+    assert found.light == ("amber" if bug else "green")
+    assert not bug or "gradients of model, model.encoder.layers.0 are not the derivatives" in found.sentence
+
+
 def test_an_embedding_whose_padding_is_not_trained_is_not_detached():
     reads_pad = BUGS["no padding mask"]
     model = edited(reads_pad.old, reads_pad.new).PlainTransformer()
     model.embedding.padding_idx = plain.PAD
     assert derivatives(plain.training_loss, model).light == "green"
+
+
+class Adapted(nn.Linear):
+    """A layer with an adapter of two matrices, as of LoRA, of which one is 0 before training."""
+
+    def __init__(self, *, both: bool = False) -> None:
+        super().__init__(plain.D_MODEL, plain.NUM_TOKENS)
+        self.a = nn.Parameter(torch.zeros(2, plain.D_MODEL) if both else torch.randn(2, plain.D_MODEL))
+        self.b = nn.Parameter(torch.zeros(plain.NUM_TOKENS, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x) + x @ self.a.mT @ self.b.mT
+
+
+@pytest.mark.parametrize(
+    ("layer", "light", "words"),
+    [
+        (lambda: Adapted(), "green", "Every parameter gets a gradient, 1 of them once matrices that are 0 now have"),
+        (lambda: Adapted().requires_grad_(False), "amber", "4 parameters are frozen"),
+        (lambda: Adapted(both=True), "amber", "The gradient of 2 of 35 parameters is 0 now, the first is output.a."),
+    ],
+)
+def test_a_gradient_that_is_0_until_the_first_update_is_not_missing(layer, light: str, words: str):
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    model.output = layer()
+    found = finding(diagnose(model, *plain.make_batch(), **IDS, loss=plain.training_loss), "gradients")
+    assert found.light == light
+    assert words in found.sentence
+    assert not model.output.b.any()
 
 
 def test_what_is_not_given_is_gray_with_a_reason():
@@ -296,11 +337,13 @@ class Grouped(nn.Module):
             expanded = [each[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2) for each in (k, v)]
             interleaved = [each.repeat_interleave(2, dim=1) for each in (k, v)]
             k, v = expanded if self.repeat == "expanded" else interleaved
+            k = torch.cat([torch.empty(0, dtype=k.dtype), k]) if self.repeat == "cached" else k
+            k = k * torch.ones_like(k) if self.repeat == "rotated" else k
             z = (q @ k.mT / self.divisor).masked_fill(~mask, -1e9).softmax(dim=-1) @ v
         return self.o(z.transpose(1, 2).flatten(2))
 
 
-@pytest.mark.parametrize("repeat", ["interleaved", "expanded", "fused"])
+@pytest.mark.parametrize("repeat", ["interleaved", "expanded", "cached", "fused"])
 def test_the_scaling_of_every_call_is_judged_by_itself(repeat: str):
     def scaling(encoder: Grouped, cross: Grouped) -> Finding:
         torch.manual_seed(0)
@@ -319,6 +362,8 @@ def test_the_scaling_of_every_call_is_judged_by_itself(repeat: str):
     assert (by_size.light, by_size.bug) == ("amber", None)
     assert (thrice.light, thrice.bug) == ("red", None)
     assert "In 2 of 3 attention modules" in thrice.sentence
+    partly = scaling(Grouped(repeat), Grouped("rotated", divisor=1))
+    assert partly.sentence.endswith("which is √d_k. In 1 of 3 calls of attention that could not be measured.")
 
 
 def test_uniform_attention_does_not_show_whether_heads_are_alike():

@@ -1,6 +1,7 @@
 """``diagnose`` of language models: correct ones pass, in several styles, and each bug is named where it is seen."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -106,6 +107,27 @@ def test_a_bug_is_named(ids: torch.Tensor, bug: str, check: str, words: str):
     assert words in failed[check], found
 
 
+class Conv1D(nn.Module):
+    """The layer of GPT-2 in transformers."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(layer.weight.detach().mT.clone()), layer.bias
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.addmm(self.bias, x.flatten(0, 1), self.weight).view(*x.shape[:2], -1)
+
+
+@pytest.mark.parametrize(("bug", "light"), [("", "green"), ("no scale", "red")])
+def test_scores_are_traced_to_the_layers_of_gpt2_and_gpt_neo_does_not_divide_them(ids: torch.Tensor, bug, light):
+    model = Model(bug=bug)
+    model.qkv = Conv1D(model.qkv)
+    for each, expected in (("gpt2", light), ("gpt_neo", "gray")):
+        model.config = SimpleNamespace(model_type=each)
+        found = lab.diagnose(model, None, ids, pad=PAD, eos=EOS)
+        assert {each.check: each.light for each in found.findings}["score scaling"] == expected
+
+
 def test_sequences_that_do_not_begin_with_bos_pass(ids: torch.Tensor):
     packed, left = ids.clone(), ids.clone()
     packed[:4, 0] = BOS
@@ -140,6 +162,22 @@ def test_bugs_of_data_loss_and_decoding_are_named(ids: torch.Tensor):
     for options, given, check in cases:
         found = lab.diagnose(model, None, given, pad=PAD, eos=EOS, **options)
         assert [each.check for each in found.failed] == [check], found
+
+
+@pytest.mark.parametrize("hides", [True, False])
+def test_a_masked_language_model_need_not_be_causal(ids: torch.Tensor, hides: bool):
+    is_hidden = (torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.3) & (ids > EOS)
+
+    def loss(model: Callable, given: torch.Tensor) -> torch.Tensor:
+        read = given.where(~is_hidden[: len(given)], 3) if hides else given
+        labels = given.where(is_hidden[: len(given)], -100)
+        return F.cross_entropy(model(read).flatten(0, 1), labels.flatten())
+
+    found = lab.diagnose(Model(bug="no mask"), None, ids, pad=PAD, eos=EOS, loss=loss)
+    not_checked = {each.check for each in found.unchecked if "a masked language model" in each.sentence}
+    causal = {"causal leak", "target shift", "tokens in the loss", "PAD after the target"}
+    assert (not_checked, found.bugs) == ((causal, []) if hides else (set(), ["targets-not-shifted", "no-causal-mask"]))
+    assert found.ok == hides
 
 
 def test_without_special_tokens_what_needs_them_is_gray(ids: torch.Tensor):

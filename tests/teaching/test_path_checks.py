@@ -11,6 +11,7 @@ from benchmarks import model_styles
 from benchmarks.mutants import SOURCE, examine
 from core.teaching.doctor import diagnose
 from core.teaching.doctor.finding import Examination, Finding
+from tests.support.windowed import Windowed
 
 D, SIZE = 16, 23
 
@@ -128,13 +129,27 @@ def test_gates_and_small_embeddings_are_no_missing_residuals(residual):
     assert finding(examination, "activation").light == "green"
 
 
-def test_embeddings_without_gradients_are_not_checked():
-    model = model_styles.STYLES["matmul"]()
-    model.source.requires_grad_(False)
-    model.target.requires_grad_(False)
-    model.places.requires_grad_(False)
+def test_what_was_seen_is_named_and_nothing_is_said_of_the_rest():
+    torch.manual_seed(0)
+    examination = diagnose(Windowed(), *model_styles.make_batch(), **model_styles.IDS)
+    assert finding(examination, "residual connections").sentence == (
+        "A path to the logits goes around every sublayer seen: the decoder's attention (2), feed-forward network (2)."
+    )
+    assert finding(examination, "hidden tokens").sentence == (
+        "Every token but PAD is attended to, in the decoder's attention and the cross-attention."
+    )
+
+
+@pytest.mark.parametrize("residual", [True, False])
+def test_paths_begin_at_embeddings_that_are_frozen(residual):
+    line = "y = self.add(3, y, lambda z: self.cross(z, memory, may_read))"
+    broken = line if residual else "y = self.norms[3](self.cross(y, memory, may_read))"
+    model = edited(line, broken).STYLES["matmul"]()
+    for table in (model.source, model.target, model.places):
+        table.requires_grad_(False)
     src, tgt = model_styles.make_batch()
-    assert finding(diagnose(model, src, tgt, **model_styles.IDS), "residual connections").light == "gray"
+    found = finding(diagnose(model, src, tgt, **model_styles.IDS), "residual connections")
+    assert found.light == ("green" if residual else "amber")
 
 
 def test_rows_that_do_not_sum_to_one_explain_nothing_else():

@@ -28,8 +28,14 @@ class Conv1D(nn.Module):
         return x @ self.weight + self.bias
 
 
-def joined(attention: str, layer: nn.Module) -> nn.Module:
-    return nn.ModuleDict({"block": nn.ModuleDict({attention: layer})})
+class OfTransformers(nn.ModuleDict):
+    """As if transformers had defined it."""
+
+    __module__ = "transformers.models.gpt_bigcode.modeling_gpt_bigcode"
+
+
+def joined(attention: str, layer: nn.Module, kind: type[nn.ModuleDict] = nn.ModuleDict) -> nn.Module:
+    return nn.ModuleDict({"block": kind({attention: layer})})
 
 
 def test_statistics_are_those_of_numpy():
@@ -81,6 +87,10 @@ def test_the_thirds_of_a_joined_weight_equal_the_gradients_of_three_layers():
         (joined("qkv", nn.Linear(4, 12, bias=False)), 3),
         (joined("qkv", nn.Linear(4, 8)), 0),  # grouped queries
         (joined("query_key_value", nn.Linear(4, 12)), 0),  # ordered by heads
+        (joined("c_attn", nn.Linear(4, 12), OfTransformers), 0),  # likewise
+        (joined("c_attn", Conv1D(4), OfTransformers), 6),
+        (joined("qkv_proj", nn.Linear(4, 12)), 0),  # CodeGen's holds Q, V and K in each of its quarters
+        (joined("in_proj", nn.Linear(4, 12)), 0),  # LFM2's holds gates
         (joined("mlp", nn.Linear(4, 12)), 0),
     ],
 )

@@ -60,8 +60,8 @@ def pair_attention(
     src: torch.Tensor,
     tgt_in: torch.Tensor | None,
     order: BlockOrder | None = None,
-) -> PairAttention:
-    """Run one pair through a model, and return the attention weights of every layer.
+) -> tuple[PairAttention, str]:
+    """Run one pair through a model; return the attention weights of every layer, and which blocks may be missing.
 
     These are the weights of the lab's modules or of ``nn.MultiheadAttention``; of other attention, those of the calls
     of softmax and of ``scaled_dot_product_attention`` whose weights have the shape of the block. The steps of a
@@ -84,7 +84,7 @@ def pair_attention(
     if isinstance(model, Seq2Seq) and tgt_in is not None:
         maps = record_lab_attention(model, src, tgt_in)[0]
         found = {block: getattr(maps, block) for block in BLOCKS}
-        return {block: list(weights[:, 0]) for block, weights in found.items() if weights is not None}
+        return {block: list(weights[:, 0]) for block, weights in found.items() if weights is not None}, ""
     modules, functions, others = _recorded(call, model, src, tgt_in)
     if order is not None:
         modules, functions = _renamed(modules, order.modules), _renamed(functions, order.functions)
@@ -92,7 +92,8 @@ def pair_attention(
     layers = {block: _layers(modules, block, length) or _layers(functions, block, length) for block in BLOCKS}
     if not any(layers.values()):
         raise NoAttentionError(_nothing(src, tgt_in, others, call.batch_first))
-    return {block: of_block for block, of_block in layers.items() if of_block}
+    missing = [block for block in (BLOCKS if tgt_in is not None else ("decoder",)) if not layers[block]]
+    return {block: of_block for block, of_block in layers.items() if of_block}, _missing(missing, others)
 
 
 def by_head(layers: PairAttention) -> dict[str, torch.Tensor]:
@@ -123,7 +124,7 @@ def _recorded(
             modules = record_torch_attention(model, run, src_length=src.shape[1], tgt_length=num_tgt)
     torch.clear_autocast_cache()  # it holds weights without gradients now, which training would use
     functions = [each for each in seen.attention if not _is_output(each, outputs[0])]
-    return [each for each in modules if each.block], functions, seen.others
+    return [each for each in modules if each.block], functions, _without_output(seen.others, outputs[0])
 
 
 def _is_output(call: AttentionCall, output: object) -> bool:
@@ -137,6 +138,15 @@ def _is_output(call: AttentionCall, output: object) -> bool:
     weights = call.weights[:, 0].float()
     results = (logits, logits.exp(), logits.softmax(dim=-1))  # probabilities, their logarithms, or logits
     return any(torch.allclose(weights, each.reshape(weights.shape).float(), atol=ROUNDING) for each in results)
+
+
+def _without_output(others: Sequence[str], output: object) -> list[str]:
+    """Leave out calls of softmax whose weights have the shape of the logits."""
+    try:
+        shape = str(tuple(logits_of(output).shape))
+    except InputError:
+        shape = ""
+    return [each for each in others if not shape or not each.endswith(shape)]
 
 
 def _is_step(call: AttentionCall) -> bool:
@@ -182,6 +192,16 @@ def _of_first_row(weights: torch.Tensor) -> torch.Tensor:
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     return torch.allclose(one, other, atol=ROUNDING, equal_nan=True)
+
+
+def _missing(blocks: Sequence[Block], others: Sequence[str]) -> str:
+    """Return which blocks have no weights, if a softmax was seen that may be theirs; "" otherwise."""
+    seen = [each for each in dict.fromkeys(others) if each.count(",") > 1]  # of matrices
+    if not blocks or not seen:
+        return ""  # such as a recurrent encoder, which has no attention
+    return (
+        f"no heads of {' and '.join(blocks)}: of another shape were {', '.join(seen[:MAX_SEEN])} on one pair, run twice"
+    )
 
 
 def _nothing(src: torch.Tensor, tgt_in: torch.Tensor | None, others: Sequence[str], batch_first: bool) -> str:

@@ -1,5 +1,6 @@
 """Calls of PyTorch functions while a model runs, seen from outside: softmax, products of queries and keys, dropout."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ from torch.overrides import TorchFunctionMode
 
 from core.interpret.any_module.attention_calls import AttentionCall, blocks_by_shape
 
+JOINING = ("cat", "concat", "concatenate")
 PRODUCTS = ("matmul", "bmm", "einsum")
 REARRANGING = {  # results have the numbers of the first argument, in another order or number
     *("view", "reshape", "transpose", "permute", "swapaxes", "movedim", "unflatten", "flatten", "unsqueeze", "squeeze"),
@@ -70,19 +72,33 @@ class FunctionCalls(TorchFunctionMode):
             self._fused(*args, **given)
         elif name == "dropout" and isinstance(result, torch.Tensor):
             self._dropout(*args[1:], **given)
-        elif name == "linear":
+        else:
+            self._follow(name, args, given, result)
+        return result
+
+    def _follow(self, name: str, args: tuple, given: dict[str, Any], result: Any) -> None:
+        """Follow queries, keys and scores from the linear layers on."""
+        if name in ("linear", "addmm"):
             self._remember(result, 1.0)
         elif name in PRODUCTS:
             self._product(args, result)
         elif name in ("mul", "mul_", "div", "div_"):
             self._scaled(args, result, divides=name.startswith("div"))
+        elif name in JOINING:
+            self._joined(args[0] if args else given["tensors"], result)
         elif name in REARRANGING and args and id(args[0]) in self._factors:
             for each in result if isinstance(result, tuple | list) else (result,):
                 self._remember(each, self._factors[id(args[0])][1])
-        return result
 
     def _remember(self, tensor: Any, factor: float) -> None:
         self._factors[id(tensor)] = (tensor, factor)
+
+    def _joined(self, parts: Sequence[torch.Tensor], result: torch.Tensor) -> None:
+        """Remember tensors of one factor as one; a cache joins the keys to none at first."""
+        factors = {self._factors.get(id(each), (each, None))[1] for each in parts if each.numel()}
+        factor = factors.pop() if len(factors) == 1 else None
+        if factor is not None:
+            self._remember(result, factor)
 
     def _scaled(self, args: tuple, result: Any, *, divides: bool) -> None:
         tensors = [each for each in args if isinstance(each, torch.Tensor) and each.numel() > 1]
@@ -134,7 +150,8 @@ class FunctionCalls(TorchFunctionMode):
         product = None
         if len(factors) == 2:
             product = _Product(raw.detach(), query.shape[-1], factors[0] * factors[1])
-        self._add("scaled_dot_product_attention", scores.softmax(dim=-1), product)
+        is_empty = scores.isneginf().all(dim=-1, keepdim=True)  # a query without keys, for which PyTorch returns 0
+        self._add("scaled_dot_product_attention", scores.softmax(dim=-1).masked_fill(is_empty, 0.0), product)
 
     def _dropout(self, p: float = 0.5, training: bool = True, inplace: bool = False, **_: Any) -> None:
         if training and p:

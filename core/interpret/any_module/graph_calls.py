@@ -49,7 +49,7 @@ class GraphCalls(TorchFunctionMode):
         result = func(*args, **given)
         name = getattr(func, "__name__", "")
         if name == "embedding":
-            self.embedded.append((args[0] if args else given["input"], result))
+            result = self._embedding(args[0] if args else given["input"], result)
         elif name == "softmax" and result.ndim > 2:
             self._add("softmax", result, (result.shape[-2], result.shape[-1]))
         elif name == "scaled_dot_product_attention":
@@ -70,6 +70,12 @@ class GraphCalls(TorchFunctionMode):
             self._matrix(args[1], args[2], result)
         elif name in UNCHANGED and args and id(args[0]) in self._outputs:
             self._outputs[id(result)] = result
+        return result
+
+    def _embedding(self, ids: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled() and not result.requires_grad:  # of a frozen table, at which paths begin all the same
+            result = result.requires_grad_().clone()
+        self.embedded.append((ids, result))
         return result
 
     def _add(

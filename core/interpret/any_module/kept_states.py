@@ -2,25 +2,32 @@
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+NORMS, EMBEDDINGS = ("batch_norm", "instance_norm"), ("embedding", "embedding_bag")  # functions that may write
 
 
 @contextmanager
 def modules_kept(model: nn.Module | None) -> Iterator[None]:
-    """Restore a model's parameters, buffers, attributes and modes after the block."""
+    """Restore a model's parameters, buffers, attributes and modes after the block, their values included."""
     modules = list(model.modules()) if model is not None else []
     kept = [(each, dict(vars(each)), dict(each._parameters), dict(each._buffers)) for each in modules]
     tensors = [(each, each.data, each.grad) for each in (model.parameters() if model is not None else ())]
+    held = [each for of in kept for states in of[1:] for each in states.values() if isinstance(each, torch.Tensor)]
+    writes = _Writes([*held, *(each.grad for each in held if each.is_leaf and each.grad is not None)])
     try:
-        yield
+        with writes:
+            yield
     finally:
+        writes.undo()
         for module, attributes, parameters, buffers in kept:
             vars(module).clear()
             vars(module).update(attributes)
@@ -32,6 +39,54 @@ def modules_kept(model: nn.Module | None) -> Iterator[None]:
             parameter.grad = None
             parameter.data = data
             parameter.grad = grad
+
+
+class _Writes(TorchFunctionMode):
+    """Copies memory of tensors when a function first writes into it: a second copy of all weights may not fit."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        super().__init__()
+        self._versions = [(each, each._version) for each in dict.fromkeys(tensors) if not each.is_inference()]
+        stored = (storage for each, _ in self._versions if (storage := _storage(each)) is not None)
+        self._unwritten = {each._cdata: each for each in stored}
+        self._written: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        for each in _written_arguments(getattr(func, "__name__", ""), args, kwargs):
+            storage = _storage(each)
+            if storage is not None and storage._cdata in self._unwritten:
+                kept = self._unwritten.pop(storage._cdata)
+                self._written.append((kept, kept.clone()))
+        return func(*args, **kwargs)
+
+    def undo(self) -> None:
+        """Give the tensors their values again, and their versions, which a backward pass under way compares."""
+        for storage, values in self._written:
+            storage.copy_(values)
+        for tensor, version in self._versions:
+            if tensor._version != version:
+                torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    try:
+        return tensor.untyped_storage()
+    except (NotImplementedError, RuntimeError):  # a sparse tensor has none
+        return None
+
+
+def _written_arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """Return the tensors that a function of PyTorch may write into."""
+    if name in NORMS or (name in EMBEDDINGS and (kwargs.get("max_norm") or args[3:4] not in ((), (None,)))):
+        given = [*args, *kwargs.values()]  # running averages, or rows that are too long
+    elif name.startswith("__i") or name == "__setitem__" or (name.endswith("_") and not name.endswith("__")):
+        first = args[0] if args else None
+        given = [*first] if isinstance(first, list | tuple) else [first]
+    else:
+        out = kwargs.get("out")
+        given = [*out] if isinstance(out, list | tuple) else [out]
+    return [each for each in given if isinstance(each, torch.Tensor)]
 
 
 @contextmanager

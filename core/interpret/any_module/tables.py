@@ -1,5 +1,6 @@
 """``lab.attention``: the attention of any module on one pair, as a table for each head."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ def attention(
     Returns:
         A table a head, (queries, keys) float, named ``encoder.1.2`` for layer 1, head 2, and ``decoder`` or ``cross``
         likewise; of a language model ``decoder``. Layers are numbered in the order of their calls. The rows of
-        ``decoder`` and ``cross`` are the tokens of the decoder input.
+        ``decoder`` and ``cross`` are the tokens of the decoder input. A warning names blocks that may be missing.
 
     Raises:
         InputError: the ids are no matrices, or there is no such pair.
@@ -66,7 +67,10 @@ def attention(
     target = None if target is None else without_pad(target, pad)
     module = module_of(forward, model)
     with examined(module):
-        heads = by_head(pair_attention(call, module, source, target))
+        layers, missing = pair_attention(call, module, source, target)
+    if missing:
+        warnings.warn(missing, stacklevel=2)
+    heads = by_head(layers)
     read = token_labels(source, src_vocab)
     queries = read if target is None else token_labels(target, tgt_vocab)
     tables = {}

@@ -139,10 +139,11 @@ class WatchedBatch:
             if pair.row not in self._orders:
                 self._orders[pair.row] = block_order(self._call, self._model, pair.source, pair.target)
             order = self._orders[pair.row]
-            found = pair_attention(self._call, self._model, pair.source, pair.target, order)
+            found, missing = pair_attention(self._call, self._model, pair.source, pair.target, order)
         except NoAttentionError as error:
             self._say(f"no heads: {error}")
             return {}
+        self._say(missing)
         return {block: torch.stack(layers) for block, layers in found.items() if self._fits(pair, block, layers)}
 
     def _fits(self, pair: "_Pair", block: Block, layers: Sequence[torch.Tensor]) -> bool:

@@ -203,27 +203,24 @@ class Watch:
             self._write(self._flush)
         self._pace.end()
 
-    def diagnose(self, *, bos: int, eos: int, **options: Any) -> Examination | None:
+    def diagnose(self, *, bos: int | None = None, eos: int | None = None, **options: Any) -> Examination | None:
         """Examine the model on the watched batch, see ``lab.diagnose``; the page shows the findings with the run.
 
         Args:
-            bos, eos: ids of these tokens.
+            bos, eos: ids of these tokens, which a language model may lack.
             options: further arguments of ``lab.diagnose``, such as ``loss``, ``optimizer`` and ``decode``.
 
         Returns:
             The examination; None in a process that watches nothing.
 
         Raises:
-            InputError: the model is a language model, which has no source to examine.
+            InputError: ``bos`` or ``eos`` is missing, or the sequences of a language model are too short.
         """
         batch = self._batch
-        if batch.tgt_in is None:
-            raise InputError("diagnose examines models of pairs; this one is a language model")
-        pad = eos if self._pad is None else self._pad
-        last = batch.tgt_out[:, -1:]
-        pair = batch.src, torch.cat([batch.tgt_in, last.masked_fill(last < 0, pad)], dim=1)
+        pad = eos if self._pad is None and batch.tgt_in is not None else self._pad
+        src, tgt = _as_pairs(batch, eos if pad is None else pad)
+        src, tgt = None if src is None else self._call.turned(src), self._call.turned(tgt)
         given: dict[str, Any] = {"model": self._model, "batch_first": self._call.batch_first, "step": self.last_step}
-        src, tgt = map(self._call.turned, pair)
         found = diagnose(self._call.forward, src, tgt, pad=pad, bos=bos, eos=eos, **given | options)
         findings = (*found.findings, *check_health(health_steps(self._replay.snapshots())))
         found = Examination(found.name, found.step, findings, found.seconds)
@@ -459,8 +456,22 @@ class _NotWatching(Watch):
         """There is no run."""
         return ""
 
-    def diagnose(self, *, bos: int, eos: int, **options: Any) -> None:
+    def diagnose(self, *, bos: int | None = None, eos: int | None = None, **options: Any) -> None:
         """Examine nothing."""
+
+
+def _as_pairs(batch: WatchedBatch, filler: int | None) -> tuple[torch.Tensor | None, torch.Tensor]:
+    """Return sources (B, S) and whole targets (B, T) of a batch; of a language model None and its sequences.
+
+    Args:
+        filler: id in place of a last target that does not count; None leaves all last targets out if there is one.
+    """
+    read = batch.src if batch.tgt_in is None else batch.tgt_in
+    last = batch.tgt_out[:, -1:]
+    if filler is not None:
+        last = last.masked_fill(last < 0, filler)
+    whole = read if bool((last < 0).any()) else torch.cat([read, last], dim=1)
+    return None if batch.tgt_in is None else batch.src, whole
 
 
 def _kept(loss: torch.Tensor | float) -> torch.Tensor | float:

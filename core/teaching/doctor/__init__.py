@@ -74,7 +74,7 @@ def _findings(subject: Subject) -> list[Finding]:
         *(_not_compared(unusable) if unusable else _compared(subject)),
         attention_checks.check_embedding_scaling(subject.model),
         learning_checks.check_residuals(subject.model, *subject.few),
-        learning_checks.check_gradients(subject.model, learning_checks.training_loss(subject.state, subject)),
+        learning_checks.check_gradients(subject.model, lambda: learning_checks.training_loss(subject.state, subject)),
         learning_checks.check_initial_loss(subject),
         learning_checks.check_update_size(subject),
     ]

@@ -12,6 +12,7 @@ from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.subject import Subject
 from core.text.vocab import PAD_ID
 
+HIDDEN = 0.5  # fraction of the tokens to fill in that are not left as they are; BERT's is 0.9
 RARE = 0.25  # fraction of targets that may end with an EOS that is data and not the end
 
 
@@ -40,6 +41,21 @@ def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: Spe
     if without and special.bos != NO_ID:
         return Finding(name, "red", f"{without:.0%} of the decoder inputs do not begin with BOS.", without)
     return Finding(name, "green", "The decoder input is the target shifted right by one position.", equal)
+
+
+def fills_in(read: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, ids: torch.Tensor) -> bool:
+    """Whether a model reads sequences with hidden tokens and predicts those, as a masked language model does.
+
+    Args:
+        read: (B, T) int64, what the model reads.
+        labels: (B, T) int64, the token that each position must predict.
+        counts: (B, T) bool, where the loss counts.
+        ids: (B, T) int64, the sequences.
+    """
+    if read.shape != ids.shape or not torch.equal(labels[counts], ids[counts]):
+        return False
+    hidden = read != ids
+    return bool(hidden.any()) and not bool((hidden & ~counts).any()) and hidden[counts].float().mean().item() > HIDDEN
 
 
 def check_eos_in_targets(targets: torch.Tensor, special: SpecialIds) -> Finding:

@@ -30,6 +30,7 @@ NO_MODULE = "forward is no nn.Module; pass the module as model=."
 NO_LOSS = "pass loss=, a function of forward, src and tgt."
 NO_LABELS = "the gradient of the loss does not show which token each position must predict."
 NO_PAD = "pad= was not passed."
+FILLS_IN = "the loss hides tokens and predicts them, as of a masked language model, which reads both sides."
 SAME_ID = "PAD and EOS are the same id."
 
 Decode = Callable[[torch.Tensor], torch.Tensor]
@@ -138,6 +139,7 @@ class _Diagnosis:
         self.no_trace = NO_LOSS
         self.unusable = ""  # why logits cannot be compared
         self.leaks = False
+        self.fills_in = False
 
     def checks(self) -> Iterable[Check]:
         """Yield each check when those before it are made."""
@@ -147,10 +149,10 @@ class _Diagnosis:
         yield "loss sign", self._loss_sign
         if not self.is_language_model:
             yield "source in the loss", self._source_in_loss
-        yield "target shift", self._target_shift
+        yield "target shift", self._usually(self._target_shift)
         yield "EOS in the targets", self._eos
         yield "PAD in the loss", self._pad_in_loss
-        yield "tokens in the loss", self._tokens_in_loss
+        yield "tokens in the loss", self._usually(self._tokens_in_loss)
         yield "greedy decoding", self._usable(self._decoding)
         if self.unusable:
             yield from self._behavior()
@@ -164,9 +166,9 @@ class _Diagnosis:
     def _behavior(self) -> Iterable[Check]:
         own = {
             "rows of a batch": self._rows,
-            "causal leak": self._causal_leak,
+            "causal leak": self._usually(self._causal_leak),
             "PAD influence": self._pad_influence,
-            "PAD after the target": self._target_pad,
+            "PAD after the target": self._usually(self._target_pad),
             "target order": self._target_order,
         }
         for name, check in perturbation_checks.CHECKS.items():
@@ -200,7 +202,10 @@ class _Diagnosis:
 
     def _read_loss(self) -> None:
         try:
-            self.trace = self.subject.trace_loss()
+            self.trace = trace = self.subject.trace_loss()
+            if isinstance(self.subject, LanguageModel) and trace.tgt_in is not None and trace.labels is not None:
+                given = (trace.tgt_in, trace.labels, trace.gradient > 0, self.subject.ids)
+                self.fills_in = data_checks.fills_in(*given)
         except (NotCheckableError, ModelOutputError) as error:
             self.no_trace = str(error)
         except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
@@ -210,6 +215,16 @@ class _Diagnosis:
         if self.trace is None:
             raise NotCheckableError(self.no_trace)
         return self.trace
+
+    def _usually(self, check: Callable[[], Finding]) -> Callable[[], Finding]:
+        """Return a check that is skipped if the model is a masked language model, which is not causal."""
+
+        def guarded() -> Finding:
+            if self.fills_in:
+                raise NotCheckableError(FILLS_IN)
+            return check()
+
+        return guarded
 
     def _labels(self, trace: LossTrace | None = None) -> torch.Tensor:
         """Return the labels of a call of the loss, (B, T) int64."""
@@ -381,9 +396,15 @@ class _Diagnosis:
                 raise NotCheckableError("rows of attention weights do not sum to 1.")
             return calls
 
+        def scaling() -> Finding:
+            kind = getattr(getattr(model, "config", None), "model_type", "")
+            if kind in attention_checks.UNDIVIDED:
+                return not_checked("score scaling", f"published models of {kind} do not divide scores.")
+            return attention_checks.check_score_scaling(normalized())
+
         attention: dict[str, Callable[[], Finding]] = {
             "attention rows": lambda: attention_checks.check_row_sums(read()),
-            "score scaling": lambda: attention_checks.check_score_scaling(normalized()),
+            "score scaling": scaling,
             "attention queries": lambda: attention_checks.check_queries(normalized()),
             "head diversity": lambda: attention_checks.check_head_diversity(normalized()),
             "attention entropy": lambda: attention_checks.check_entropy(normalized(), is_trained=is_trained),
@@ -406,8 +427,8 @@ class _Diagnosis:
             return not_checked("gradients", NO_MODULE)
         if self.unusable == NOT_FINITE:
             return not_checked("gradients", self.unusable)
-        loss, whose = self.subject.training_loss()
-        finding = learning_checks.check_gradients(model, loss)
+        whose = "" if self.subject.loss is not None else IN_PLACE
+        finding = learning_checks.check_gradients(model, lambda: self.subject.training_loss()[0])
         return replace(finding, sentence=whose + finding.sentence)
 
     def _derivatives(self) -> Finding:

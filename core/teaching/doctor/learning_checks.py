@@ -23,6 +23,7 @@ MAX_INITIAL_EXCESS = 2.0  # nats above ln(vocabulary size)
 LARGE_UPDATE, TOO_LARGE_UPDATE = 0.3, 0.6  # fractions of the norm of the weights
 STEP = 1e-7  # by which parameters are moved to measure a derivative
 SMALL_DERIVATIVE, MAX_DERIVATIVE_ERROR = 1e-6, 0.02  # the first is taken for 0; a step over a kink of ReLU is an error
+LISTED = 8  # parts in a sentence
 TINY_UPDATE = 3e-7  # the first of a usual warm-up changes ten times as much
 
 
@@ -56,43 +57,73 @@ def check_residuals(model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor) -> 
     return Finding(name, "red", sentence, len(blocked), "no-residual")
 
 
-def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
+def check_gradients(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Finding:
     """Every trained parameter gets a finite gradient, and the parts' gradients have comparable norms.
 
     Args:
         model: the gradients of its parameters are unchanged.
-        loss: differentiable, of some pairs.
+        loss: computes the loss of some pairs from the parameters as they are.
     """
     name = "gradients"
     trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
     if not trained:
         return Finding(name, "red", "No parameter requires a gradient: training changes nothing.", 0.0)
-    gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+    gradients = torch.autograd.grad(loss(), list(trained.values()), allow_unused=True)
     norms = {each: 0.0 if it is None else it.norm().item() for each, it in zip(trained, gradients, strict=True)}
     broken = [each for each, norm in norms.items() if not math.isfinite(norm)]
     if broken:
         sentence = f"{len(broken)} of {len(norms)} parameters have a gradient that is not finite, the first is "
         return Finding(name, "red", f"{sentence}{broken[0]}.", float(len(broken)))
-    # A constant added to all keys changes no softmax, so a bias of keys has no gradient except rounding.
-    missing = [
-        each
-        for (each, norm), gradient in zip(norms.items(), gradients, strict=True)
-        if gradient is None or (norm == 0 and trained[each].ndim > 1)
-    ]
+    missing = [each for each, gradient in zip(norms, gradients, strict=True) if gradient is None]
+    at_zero, waiting = _at_zero({each: it for each, it in trained.items() if each not in missing}, norms, loss)
     frozen = [each for each, it in model.named_parameters() if not it.requires_grad and not _is_table(it)]
-    by_part = _norms_by_part({each: norm for each, norm in norms.items() if trained[each].ndim > 1})
+    by_part = _norms_by_part(
+        {each: norm for each, norm in norms.items() if trained[each].ndim > 1 and each not in waiting}
+    )
     ratio = max(by_part.values(), default=1.0) / max(min(by_part.values(), default=1.0), 1e-30)
-    listed = ", ".join(f"{part} {norm:.2g}" for part, norm in by_part.items())
+    listed = ", ".join(f"{part} {norm:.2g}" for part, norm in _shown(by_part).items())
+    lacking = []
     if missing:
-        sentence = f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}."
-        return Finding(name, "amber", sentence, float(len(missing)))
+        lacking.append(f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}.")
+    if at_zero:
+        lacking.append(
+            f"The gradient of {len(at_zero)} of {len(norms)} parameters is 0 now, the first is {at_zero[0]}."
+        )
+    if lacking:
+        return Finding(name, "amber", " ".join(lacking), float(len(missing) + len(at_zero)))
     if frozen:
         sentence = f"{len(frozen)} parameters are frozen (requires_grad=False), the first is {frozen[0]}."
         return Finding(name, "amber", sentence + " Training does not change them.", float(len(frozen)))
-    sentence = f"Every parameter gets a gradient; norms of the matrices by part: {listed}."
+    late = f", {len(waiting)} of them once matrices that are 0 now have changed" if waiting else ""
+    sentence = f"Every parameter gets a gradient{late}; norms of the matrices by part: {listed}."
     if ratio > MAX_GRADIENT_RATIO:
         return Finding(name, "amber", sentence + " They are very uneven: gradients vanish or explode.", ratio)
     return Finding(name, "green", sentence, ratio)
+
+
+def _at_zero(
+    trained: dict[str, nn.Parameter], norms: dict[str, float], loss: Callable[[], torch.Tensor]
+) -> tuple[list[str], list[str]]:
+    """Return the matrices whose gradient is 0, and those of them that get one with the first update.
+
+    The latter are held by matrices that are 0 now and have a gradient, as half of a new adapter; they are moved to
+    measure that, and moved back. Biases do not count: one of keys, added to all of them, changes no softmax.
+    """
+    found = [each for each, it in trained.items() if norms[each] == 0 and it.ndim > 1]
+    holding = [it for each, it in trained.items() if it.ndim > 1 and norms[each] and not it.any()]
+    if not found or not holding:
+        return found, []
+    with torch.no_grad():
+        for each in holding:
+            each.copy_(torch.linspace(0.5e-2, 1.5e-2, each.numel()).view_as(each))
+    try:
+        gradients = torch.autograd.grad(loss(), [trained[each] for each in found], allow_unused=True)
+    finally:
+        with torch.no_grad():
+            for each in holding:
+                each.zero_()
+    waiting = [each for each, it in zip(found, gradients, strict=True) if it is not None and bool(it.any())]
+    return [each for each in found if each not in waiting], waiting
 
 
 def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Finding:
@@ -107,10 +138,9 @@ def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Fin
     name = "derivatives"
     trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
     gradients = torch.autograd.grad(loss(), list(trained.values()), allow_unused=True)
-    parts: dict[str, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+    parts: dict[str, list[tuple[torch.Tensor, torch.Tensor | None]]] = {}  # no gradient is one of 0
     for (path, parameter), gradient in zip(trained.items(), gradients, strict=True):
-        if gradient is not None:
-            parts.setdefault(_part(path), []).append((parameter, gradient))
+        parts.setdefault(_part(path), []).append((parameter, gradient))
     generator = torch.Generator().manual_seed(0)
     fixed = {
         id(module.weight): module.padding_idx
@@ -123,15 +153,17 @@ def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Fin
         for (it, _), direction in zip(pairs, directions, strict=True):
             if id(it) in fixed:
                 direction[fixed[id(it)]] = 0
-        expected = sum((of * by).sum().item() for (_, of), by in zip(pairs, directions, strict=True))
+        moved = zip(pairs, directions, strict=True)
+        expected = sum((of * by).sum().item() for (_, of), by in moved if of is not None)
         measured = _derivative(loss, [tensor for tensor, _ in pairs], directions)
         errors[part] = abs(measured - expected) / max(abs(measured), abs(expected), SMALL_DERIVATIVE)
     worst = max(errors.values(), default=0.0)
     wrong = [part for part, error in errors.items() if not error < MAX_DERIVATIVE_ERROR]
     if not wrong:
         return Finding(name, "green", "Gradients are the derivatives of the loss.", worst)
+    listed = ", ".join([*wrong[:LISTED], *["…"] * (len(wrong) > LISTED)])
     sentence = (
-        f"The gradients of {', '.join(wrong)} are not the derivatives of the loss: they differ by up to {worst:.0%}. "
+        f"The gradients of {listed} are not the derivatives of the loss: they differ by up to {worst:.0%}. "
         "Part of the computation is detached, as by detach(), .data or no_grad()."
     )
     return Finding(name, "amber", sentence, worst)
@@ -264,7 +296,7 @@ def _is_table(parameter: torch.Tensor) -> bool:
 
 
 def _norms_by_part(norms: dict[str, float]) -> dict[str, float]:
-    """Return the gradient norm of every outermost module; of a list of layers, of each layer."""
+    """Return the gradient norm of each layer, and of every outermost module without its layers."""
     parts: dict[str, float] = {}
     for name, norm in norms.items():
         part = _part(name)
@@ -272,7 +304,16 @@ def _norms_by_part(norms: dict[str, float]) -> dict[str, float]:
     return parts
 
 
+def _shown(norms: dict[str, float]) -> dict[str, float]:
+    """Return the norms of the parts that a sentence lists; of many parts the smallest and the largest."""
+    if len(norms) <= LISTED:
+        return norms
+    by_size = sorted(norms, key=lambda part: norms[part])
+    return {part: norms[part] for part in (*by_size[: LISTED // 2], *by_size[-LISTED // 2 :])}
+
+
 def _part(path: str) -> str:
-    """Return the outermost module of a parameter; of a list of layers, the layer."""
-    first, second, *_ = [*path.split("."), ""]
-    return f"{first}.{second}" if second.isdigit() else first
+    """Return the layer that a parameter belongs to, or its outermost module if that is in no list of layers."""
+    names = path.split(".")
+    number = next((at for at, name in enumerate(names) if name.isdigit()), 0)
+    return ".".join(names[: number + 1])

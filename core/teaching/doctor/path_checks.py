@@ -1,5 +1,6 @@
 """Checks of the paths through any model: around its sublayers, and between the matrices of a feed-forward network."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -23,7 +24,7 @@ def check_residual_paths(subject: AnyModel) -> Finding:
     """
     src, tgt_in = _of_two_lengths(*subject.few)
     seen, logits = _called(subject, src, tgt_in)
-    checked: list[GraphCall] = []
+    checked: dict[GraphCall, str] = {}  # their names
     without: dict[int, str] = {}  # names by position in ``checked``
     for side, ids, read in _sides(subject, src, tgt_in):
         start = seen.embedding_of(ids)
@@ -31,16 +32,15 @@ def check_residual_paths(subject: AnyModel) -> Finding:
         if paths is None or not paths.exist or logits.shape[-1] in read:
             continue  # with as many tokens as keys, a softmax of logits looks like attention
         for name, call in _sublayers(seen.calls, side, ids.shape[1], read):
-            if call not in checked:
-                checked.append(call)
+            checked.setdefault(call, name)
             if paths.all_pass(call):
-                without.setdefault(checked.index(call), name)
+                without.setdefault([*checked].index(call), name)
     if not checked:
         raise NotCheckableError("no attention between embeddings of the ids and the logits was seen.")
     if not without:
-        return Finding(
-            RESIDUALS, "green", f"A path to the logits goes around every sublayer ({len(checked)} seen).", 0.0
-        )
+        counts = Counter(name.rsplit(" ", 1)[0] for name in checked.values())
+        listed = ", ".join(f"{kind} ({count})" for kind, count in counts.items())
+        return Finding(RESIDUALS, "green", f"A path to the logits goes around every sublayer seen: {listed}.", 0.0)
     first = without[min(without)]
     sentence = (
         f"Every path from the embeddings to the logits goes through {first}: its input is not added to its output."

@@ -244,7 +244,9 @@ def check_hidden_tokens(subject: BlackBox) -> Finding:
         found = ids[:, : received.shape[1]][hidden].unique().tolist()
         sentence += f", all of them with id {found[0]}" if len(found) == 1 else ""
         return Finding(name, "red", sentence + ": a mask hides them.", fraction)
-    return Finding(name, "green", "Every token but PAD is attended to.", 0.0)
+    *first, last = (BLOCKS[block] for block in attended)
+    seen = f"{', '.join(first)} and {last}" if first else last
+    return Finding(name, "green", f"Every token but PAD is attended to, in {seen}.", 0.0)
 
 
 CHECKS: dict[str, Callable[[BlackBox], Finding]] = {

@@ -22,6 +22,7 @@ from core.runs.watching.folders import with_interval
 from core.runs.watching.pace import SHARE, Pace, round_interval
 from core.storage.errors import InputError
 from tests.runs.watching.loops import BATCH, NAMES, OPTIONS, made, update
+from tests.support.windowed import Windowed
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -209,16 +210,34 @@ def test_a_language_model_shows_the_beginnings_that_fit(tmp_path):
     assert run.history.evaluations()["validation_loss"][0] == pytest.approx(-likely.log().mean().item(), rel=1e-4)
     assert run.history.points()["step"] == []
     assert run.info.message == "the loss is nan at step 1"
-    with pytest.raises(InputError, match="this one is a language model"):
-        watch.diagnose(bos=1, eos=2)
     with pytest.raises(InputError, match=r"shape \(2, 1, 20\) for ids of .*Pass a function that returns those of all"):
         lab.watch(lambda given: model(given)[:, -1:], (ids[:, :-1], ids[:, 1:]), root=tmp_path, model=model)
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["", "the last target of a row does not count"])
+def test_a_language_model_is_diagnosed_on_its_sequences(tmp_path, ignored):
+    ids = torch.arange(40).reshape(4, 10) % 17 + 3
+    targets = ids[:, 1:].clone()
+    targets[0, -1] = -100 if ignored else targets[0, -1]
+    read = []
+
+    def loss(forward, given):
+        read.append(given)
+        return nn.functional.nll_loss(forward(given[:, :-1]).log().flatten(0, 1), given[:, 1:].flatten())
+
+    with lab.watch(Language(), (ids[:, :-1], targets), name="lm", root=tmp_path) as watch:
+        lights = {each.check: each.light for each in watch.diagnose(loss=loss).findings}
+        assert torch.equal(read[0], ids[:, :-1] if ignored else ids)
+        assert lights["causal leak"] == lights["target shift"] == "green"
+        watch.diagnose(eos=19)
+    assert Runs(tmp_path)["lm"].info.status == "finished"
 
 
 @pytest.mark.parametrize(
     ("model", "batch", "note"),
     [
         (styles.Recurrent(attends=False), BATCH, "no heads: no softmax whose weights have the shape"),
+        (Windowed(), BATCH, "no heads of encoder: of another shape were softmax"),
         (
             Language(uneven=True),
             (BATCH[1], BATCH[2]),
