@@ -189,6 +189,19 @@ def test_an_output_layer_that_is_zero_shows_nothing_of_what_is_read(bias: float)
         assert finding(examination, check).light == "gray"
 
 
+@pytest.mark.parametrize("logit", [-1e9, -torch.inf])
+def test_a_token_that_is_never_predicted_hides_no_bug(logit: float):
+    def diagnosed(module: ModuleType) -> Examination:
+        torch.manual_seed(0)
+        model = module.PlainTransformer()
+        model.output.register_forward_hook(lambda _, args, logits: logits.index_fill(-1, torch.tensor([0, 1]), logit))
+        return diagnose(model, *plain.make_batch(), **IDS, loss=plain.training_loss, decode=lambda src: src.flip(1))
+
+    leak = BUGS["no causal mask"]
+    assert [each.check for each in diagnosed(plain).failed] == ["greedy decoding"]
+    assert diagnosed(edited(leak.old, leak.new)).bugs == ["no-causal-mask"]
+
+
 @pytest.mark.parametrize(("name", "words"), [("no causal mask", "is missing"), ("causal mask shifted", "is shifted")])
 def test_a_leak_is_described_alike_if_source_and_decoder_input_have_one_length(name: str, words: str):
     bug = BUGS[name]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from core.teaching.doctor.any_model import AnyModel
-from core.teaching.doctor.black_box import NotCheckableError
+from core.teaching.doctor.black_box import NotCheckableError, spread
 from core.teaching.doctor.finding import Finding
 
 TIE = 1e-3  # standard deviations of the logits; of two predictions that are closer, either is right
@@ -39,7 +39,7 @@ def check_decoding(subject: AnyModel, decode: Callable[[torch.Tensor], torch.Ten
         raise NotCheckableError("decode returns no token.")
     logits = subject.logits(src, read)
     lost = logits.amax(dim=-1) - logits.gather(-1, produced[..., None])[..., 0]
-    differs = counts & (lost > TIE * logits.std())
+    differs = counts & (lost > TIE * spread(logits))
     fraction = (differs.sum() / counts.sum()).item()
     if not differs.any():
         sentence = f"All {int(counts.sum())} tokens decoded are those that forward predicts for the tokens before."
