@@ -526,8 +526,9 @@ def test_a_model_may_be_called_by_the_names_of_its_arguments():
     assert {finding(examination, each).light for each in ("causal leak", "source order", "gradients")} == {"green"}
 
 
-@pytest.mark.parametrize("shift", [0, 1])
-def test_a_decoder_with_a_cache_that_is_off_by_one_fails(shift: int):
+@pytest.mark.parametrize(("shift", "forced", "light"), [(0, 0, "green"), (1, 0, "red"), (0, 8, "green"), (0, 1, "red")])
+def test_a_decoder_with_a_cache_that_is_off_by_one_fails(shift: int, forced: int, light: str):
+    """And one whose ``forced`` step writes EOS, unless that is the last step, where EOS ends what is too long."""
     torch.manual_seed(0)
     model = plain.PlainTransformer()
 
@@ -535,11 +536,13 @@ def test_a_decoder_with_a_cache_that_is_off_by_one_fails(shift: int):
         read = torch.full((len(src), 1), plain.BOS)
         for step in range(8):
             known = read[:, max(0, step) * shift :]  # a step of a cache reads one token, here at position 0
-            read = torch.cat([read, model(src, known)[:, -1:].argmax(dim=-1)], dim=1)
+            chosen = model(src, known)[:, -1:].argmax(dim=-1)
+            read = torch.cat([read, torch.full_like(chosen, plain.EOS) if step + 1 == forced else chosen], dim=1)
         return read
 
     decoding = finding(diagnose(model, *plain.make_batch(), **IDS, decode=decode), "greedy decoding")
-    assert decoding.light == ("red" if shift else "green")
+    assert decoding.light == light
+    assert ("it may be forced" in decoding.sentence) == (forced == 8)
 
 
 def test_two_ids_of_pad_are_read_off_or_passed():
