@@ -519,9 +519,21 @@ class ByName(plain.PlainTransformer):
         return {"logits": super().forward(input_ids, decoder_input_ids)}
 
 
-def test_a_model_may_be_called_by_the_names_of_its_arguments():
+class Wrapper(nn.Module):
+    """Passes what it is given to the module inside, as DistributedDataParallel, torch.compile and PEFT do."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs, **kwargs):
+        return self.module(*inputs, **kwargs)
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: Wrapper(Wrapper(model))])
+def test_a_model_may_be_called_by_the_names_of_its_arguments(wrap):
     torch.manual_seed(0)
-    examination = diagnose(ByName(), *plain.make_batch(), **IDS)
+    examination = diagnose(wrap(ByName()), *plain.make_batch(), **IDS)
     assert examination.ok
     assert {finding(examination, each).light for each in ("causal leak", "source order", "gradients")} == {"green"}
 

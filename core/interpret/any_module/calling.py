@@ -11,6 +11,8 @@ from torch import nn
 from core.storage.errors import InputError
 
 Forward = Callable[..., Any]
+NAMES = {"input_ids", "decoder_input_ids"}
+ANY = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 class ModelOutputError(InputError):
@@ -23,7 +25,8 @@ class ModelCall:
 
     Attributes:
         forward: an ``nn.Module`` or a function. If it has the arguments ``input_ids`` and ``decoder_input_ids``, it is
-            called by these names.
+            called by these names. So is a module that takes any arguments and passes them to such a model, as
+            ``DistributedDataParallel`` and ``torch.compile`` make it.
         batch_first: False if its ids are (S, B) and (T, B), and its logits (T, B, V).
         src_pad: id of PAD in sources, for the attention mask of models called by name; None passes no mask.
     """
@@ -84,11 +87,22 @@ def module_of(forward: Forward, model: nn.Module | None = None) -> nn.Module | N
 
 def takes_names(forward: Forward) -> bool:
     """Whether a model has the arguments of Hugging Face's sequence-to-sequence models."""
+    found = signature_of(forward)
+    return found is not None and NAMES.issubset(found.parameters)
+
+
+def signature_of(forward: Forward) -> inspect.Signature | None:
+    """Return the arguments of a model; of a module that takes any, those of the one to which it passes them."""
     try:
-        function = forward.forward if isinstance(forward, nn.Module) else forward
-        return {"input_ids", "decoder_input_ids"} <= set(inspect.signature(function).parameters)
+        found = inspect.signature(forward.forward if isinstance(forward, nn.Module) else forward)
     except (TypeError, ValueError):
-        return False
+        return None
+    owner = module_of(forward)
+    if owner is None or not all(each.kind in ANY for each in found.parameters.values()):
+        return found
+    inside = [each for child in owner.children() if (each := signature_of(child)) is not None]
+    by_name = [each for each in inside if NAMES.issubset(each.parameters)]
+    return (by_name or (inside if len(inside) == 1 else [found]))[0]
 
 
 def logits_of(output: Any) -> torch.Tensor:
