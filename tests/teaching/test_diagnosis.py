@@ -515,8 +515,13 @@ def test_a_trained_model_that_copies_what_it_reads_is_found_without_its_loss():
 class ByName(plain.PlainTransformer):
     """Called as Hugging Face's models are, with a dict as its result."""
 
-    def forward(self, input_ids, attention_mask, decoder_input_ids):
-        return {"logits": super().forward(input_ids, decoder_input_ids)}
+    def forward(self, input_ids, attention_mask=None, decoder_input_ids=None, labels=None):
+        hidden = None if attention_mask is None else attention_mask == 0
+        read = decoder_input_ids if labels is None else F.pad(labels[:, :-1], (1, 0), value=plain.BOS)
+        later = torch.ones(read.shape[1], read.shape[1], dtype=torch.bool).triu(1)
+        memory = self.encoder(self.embed(input_ids), src_key_padding_mask=hidden)
+        states = self.decoder(self.embed(read), memory, tgt_mask=later, memory_key_padding_mask=hidden)
+        return {"logits": self.output(states)}
 
 
 class Wrapper(nn.Module):
@@ -536,6 +541,44 @@ def test_a_model_may_be_called_by_the_names_of_its_arguments(wrap):
     examination = diagnose(wrap(ByName()), *plain.make_batch(), **IDS)
     assert examination.ok
     assert {finding(examination, each).light for each in ("causal leak", "source order", "gradients")} == {"green"}
+
+
+CALLS = {  # of the model in the loss: the call, the checks that fail, and those that are not made
+    "in another order": (
+        lambda m, s, mask, t: m(attention_mask=mask, decoder_input_ids=t[:, :-1], input_ids=s),
+        [],
+        [],
+    ),
+    "by position": (lambda m, s, mask, t: m(s, mask, t[:, :-1]), [], []),
+    "with labels": (lambda m, s, mask, t: m(s, mask, labels=t[:, 1:]), [], ["target shift"]),
+    "without a mask": (lambda m, s, mask, t: m(s, decoder_input_ids=t[:, :-1]), ["PAD influence"], []),
+    "with the mask inverted": (
+        lambda m, s, mask, t: m(s, 1 - mask, t[:, :-1]),
+        ["PAD influence", "source order", "hidden tokens"],
+        [*(f"attention {each}" for each in ("rows", "queries", "entropy")), "score scaling", "head diversity"],
+    ),
+    "with a mask of something else": (
+        lambda m, s, mask, t: m(s, (torch.arange(s.shape[1]) < 5).long().expand_as(s), t[:, :-1]),
+        [],
+        ["PAD influence", "hidden tokens"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_ids_and_mask_of_a_call_in_the_loss_are_known_by_their_names(name: str):
+    call, failed, unchecked = CALLS[name]
+
+    def loss(model, src, tgt):
+        logits = call(model, src, (src != plain.PAD).long(), tgt)["logits"]
+        return F.cross_entropy(logits.flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=plain.PAD)
+
+    torch.manual_seed(0)
+    examination = diagnose(Wrapper(ByName()), *plain.make_batch(), **IDS, loss=loss)
+    assert [each.check for each in examination.failed] == failed
+    assert examination.bugs == (["pad-attended-to"] if failed else [])
+    others = ("embedding scaling", "greedy decoding", "update size")
+    assert {each.check for each in examination.unchecked if each.check not in others} == set(unchecked)
 
 
 @pytest.mark.parametrize(("shift", "forced", "light"), [(0, 0, "green"), (1, 0, "red"), (0, 8, "green"), (0, 1, "red")])

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +29,12 @@ class ModelCall:
             called by these names. So is a module that takes any arguments and passes them to such a model, as
             ``DistributedDataParallel`` and ``torch.compile`` make it.
         batch_first: False if its ids are (S, B) and (T, B), and its logits (T, B, V).
-        src_pad: id of PAD in sources, for the attention mask of models called by name; None passes no mask.
+        hidden: ids of sources that the attention mask of models called by name hides, such as PAD; none passes no mask.
     """
 
     forward: Forward
     batch_first: bool = True
-    src_pad: int | None = None
+    hidden: tuple[int, ...] = ()
 
     def output(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> Any:
         """Return what the model returns.
@@ -47,8 +48,10 @@ class ModelCall:
             return self.forward(given)
         target = self.turned(tgt_in)
         if takes_names(self.forward):
-            mask = {} if self.src_pad is None else {"attention_mask": (given != self.src_pad).long()}
-            return self.forward(input_ids=given, **mask, decoder_input_ids=target)
+            ids = {"input_ids": given, "decoder_input_ids": target}
+            if self.hidden and takes(self.forward, "attention_mask"):
+                ids["attention_mask"] = (~torch.isin(given, given.new_tensor(self.hidden))).long()
+            return self.forward(**ids)
         return self.forward(given, target)
 
     def logits(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> torch.Tensor:
@@ -91,6 +94,13 @@ def takes_names(forward: Forward) -> bool:
     return found is not None and NAMES.issubset(found.parameters)
 
 
+def takes(forward: Forward, name: str) -> bool:
+    """Whether a model has an argument of that name, or takes any names."""
+    found = signature_of(forward)
+    kinds = {} if found is None else {each.name: each.kind for each in found.parameters.values()}
+    return name in kinds or inspect.Parameter.VAR_KEYWORD in kinds.values()
+
+
 def signature_of(forward: Forward) -> inspect.Signature | None:
     """Return the arguments of a model; of a module that takes any, those of the one to which it passes them."""
     try:
@@ -103,6 +113,22 @@ def signature_of(forward: Forward) -> inspect.Signature | None:
     inside = [each for child in owner.children() if (each := signature_of(child)) is not None]
     by_name = [each for each in inside if NAMES.issubset(each.parameters)]
     return (by_name or (inside if len(inside) == 1 else [found]))[0]
+
+
+def named_arguments(forward: Forward, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by the model's own names and in its own order; where it has none, as given."""
+    signature, found = signature_of(forward), dict[str, Any]()
+    with suppress(TypeError):
+        given = signature.bind_partial(*args, **kwargs).arguments if signature is not None else {}
+        for name, value in given.items():
+            kind = signature.parameters[name].kind
+            if kind == inspect.Parameter.VAR_KEYWORD:
+                found |= value
+            elif kind == inspect.Parameter.VAR_POSITIONAL:
+                found |= {f"{name}.{at}": each for at, each in enumerate(value)}
+            else:
+                found[name] = value
+    return found or {str(at): each for at, each in enumerate(args)} | dict(kwargs)
 
 
 def logits_of(output: Any) -> torch.Tensor:

@@ -12,7 +12,18 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.interpret.any_module.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
-from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, described, is_ids, logits_of, module_of
+from core.interpret.any_module.calling import (
+    Forward,
+    ModelCall,
+    checked_ids,
+    described,
+    is_ids,
+    logits_of,
+    module_of,
+    named_arguments,
+    signature_of,
+    takes_names,
+)
 from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import computing_in
 from core.models import Seq2Seq
@@ -69,6 +80,7 @@ class AnyModel(BlackBox):
         model: the module with the parameters, or None.
         src: (B, S) int64.
         tgt: (B, T) int64, BOS first.
+        mask_doubt: why the mask that training passes is unknown, as a sentence; "" if the checks pass it too.
 
     Args:
         given: sources and targets, as the loss gets them.
@@ -86,9 +98,9 @@ class AnyModel(BlackBox):
     ) -> None:
         self.model = module_of(forward, model)
         self.forward, self.loss, self.special = forward, loss, special
-        self._given, self.num_few = given, FEW
+        self._given, self.num_few, self.mask_doubt = given, FEW, ""
         self._take(batch_first)
-        self.call = ModelCall(forward, self.batch_first, self.special.src_pad)
+        self.call = ModelCall(forward, self.batch_first, (self.special.src_pad,))
 
     def _take(self, batch_first: bool | None) -> None:
         """Read the pairs that were given."""
@@ -244,7 +256,7 @@ class AnyModel(BlackBox):
         """
         if self.loss is None:
             raise NotCheckableError("pass loss=, a function of forward, src and tgt.")
-        calls: list[tuple[list[torch.Tensor], torch.Tensor]] = []
+        calls: list[tuple[dict[str, Any], torch.Tensor]] = []
 
         def replaced(args: tuple, kwargs: Mapping[str, Any], output: Any) -> torch.Tensor:
             logits = logits_of(output)
@@ -252,10 +264,7 @@ class AnyModel(BlackBox):
             is_log = bool(logits.detach().logsumexp(dim=-1).abs().max() < 1e-2)
             uniform = -math.log(size) if is_log else 1 / size  # as logits both mean that all tokens are equally likely
             constant = torch.full_like(logits, uniform).requires_grad_()
-            ids = [each for each in (*args, *kwargs.values()) if is_ids(each)]
-            if "decoder_input_ids" in kwargs:
-                ids = [ids[0], kwargs["decoder_input_ids"]]
-            calls.append((ids, constant))
+            calls.append((named_arguments(self.forward, args, kwargs), constant))
             return constant if isinstance(output, torch.Tensor) else _with_logits(output, constant)
 
         with self._intercepted(replaced) as forward:
@@ -265,7 +274,9 @@ class AnyModel(BlackBox):
             loss = self.loss(forward, *others, tgt)
         if len(calls) != 1:
             raise NotCheckableError(f"the loss calls its first argument {len(calls)} times; it must call it once.")
-        ids, constant = calls[0]
+        given, constant = calls[0]
+        src, tgt_in = self._ids_of(given)
+        self._take_mask(given)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             raise NotCheckableError(f"loss returns {described(loss)}; it must return one number that has a gradient.")
         gradient = torch.autograd.grad(loss.reshape(()), constant, allow_unused=True)[0]
@@ -275,12 +286,10 @@ class AnyModel(BlackBox):
         size = gradient.abs().sum(dim=-1)
         labels, is_clear = _labels(gradient)
         at_label = gradient.gather(-1, labels[..., None])[..., 0][size > 0]
-        shown = [self.turned(each) for each in ids[: len(self._given)]]
-        tgt_in = shown[-1] if len(shown) == len(self._given) else None
         if tgt_in is not None and tgt_in.shape != size.shape:
             raise NotCheckableError("in the loss, logits and decoder input do not have the same length.")
         return LossTrace(
-            src=shown[0] if len(shown) > 1 else None,
+            src=src,
             tgt_in=tgt_in,
             labels=torch.where(size > 0, labels, self.special.tgt_pad) if is_clear else None,
             gradient=size,
@@ -288,6 +297,40 @@ class AnyModel(BlackBox):
             uniform=loss.item(),
             rises=bool(at_label.numel()) and bool((at_label > 0).all()),
         )
+
+    def _ids_of(self, given: Mapping[str, Any]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Return the source (B, S) and the decoder input (B, T) in a call of the model, None where it shows none.
+
+        They are known by their names in Hugging Face's models, else by their order.
+        """
+        signature, names = signature_of(self.forward), ("input_ids", "decoder_input_ids")[: len(self._given)]
+        if signature is not None and set(names) <= set(signature.parameters):
+            found = [given.get(name) for name in names]
+        else:
+            found = [each for each in given.values() if is_ids(each)]
+            found = found[: len(names)] if len(found) >= len(names) else [None] * len(names)
+        src, tgt_in = (self.turned(each) if is_ids(each) else None for each in (found[0], found[-1]))
+        return src if len(names) > 1 else None, tgt_in
+
+    def _take_mask(self, given: Mapping[str, Any]) -> None:
+        """From now on hide the ids that the attention mask in a call by Hugging Face's names hides; without one, none.
+
+        Otherwise the checks would speak of a mask that training does not have.
+        """
+        ids, mask = given.get("input_ids"), given.get("attention_mask")
+        if len(self._given) < 2 or not takes_names(self.forward) or not is_ids(ids):
+            return
+        if mask is None:
+            mask = torch.ones_like(ids)
+        if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape:
+            self.mask_doubt = f"attention_mask in the loss is {described(mask)}, not one number for each id."
+            return
+        hidden, visible = (set(ids[each].unique().tolist()) for each in (mask == 0, mask != 0))
+        if hidden & visible:
+            self.mask_doubt = "attention_mask in the loss hides some positions of an id and not others."
+            return
+        hidden |= {self.special.src_pad} - visible
+        self.call = replace(self.call, hidden=tuple(sorted(hidden)))
 
     def turned(self, tensor: torch.Tensor) -> torch.Tensor:
         """Convert a tensor from the model's layout to batch first, or back."""

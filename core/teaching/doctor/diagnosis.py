@@ -63,8 +63,8 @@ def diagnose(
     Args:
         forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that adds
             masks or extracts the logits from the model's result. A tuple that begins with the logits or a result with
-            ``logits`` will do. A model of Hugging Face is called by the names of its arguments. A language model is
-            called as ``forward(ids)``.
+            ``logits`` will do. A model of Hugging Face is called by the names of its arguments, with an attention
+            mask as in the loss, or without a loss one that hides PAD. A language model is called as ``forward(ids)``.
         src: (B, S) int64, a batch as training uses it, padded on the right; None for a language model.
         tgt: (B, T) int64, BOS, the target, EOS, PAD; without BOS, it is prepended. The decoder input is ``tgt[:,
             :-1]``. Of a language model, the sequences as training uses them.
@@ -141,8 +141,8 @@ class _Diagnosis:
 
     def checks(self) -> Iterable[Check]:
         """Yield each check when those before it are made."""
+        self._read_loss()  # which shows how training calls the model
         yield FORWARD, self._forward
-        self._read_loss()
         yield "logits", self._usable(self._outputs)
         yield "loss sign", self._loss_sign
         if not self.is_language_model:
@@ -168,6 +168,7 @@ class _Diagnosis:
             "PAD influence": self._pad_influence,
             "PAD after the target": self._target_pad,
             "target order": self._target_order,
+            "hidden tokens": self._hidden_tokens,
         }
         for name, check in perturbation_checks.CHECKS.items():
             if name == "PAD influence" and self.is_language_model:
@@ -248,7 +249,7 @@ class _Diagnosis:
             return self._copying()
         trace = self._traced()
         if trace.tgt_in is None:
-            return not_checked(name, "the call of the model does not show the decoder input as its second ids.")
+            return not_checked(name, "the call of the model in the loss does not show the decoder input.")
         special = subject.special
         if self.is_language_model:
             special = replace(special, bos=NO_ID)  # sequences may be cut out of a longer text
@@ -305,7 +306,7 @@ class _Diagnosis:
         """In the loss the model reads the sources."""
         name, src = "source in the loss", self._traced().src
         if src is None or len(src) != len(self.subject.src):
-            return not_checked(name, "the call of the model does not show all sources as its first ids.")
+            return not_checked(name, "the call of the model in the loss does not show all sources.")
         length = min(src.shape[1], self.subject.src.shape[1])  # PAD may have been cut off
         if torch.equal(src[:, :length], self.subject.src[:, :length]):
             return Finding(name, "green", "In the loss the model reads the sources.")
@@ -346,6 +347,8 @@ class _Diagnosis:
     def _pad_influence(self) -> Finding:
         if self.subject.special.src_pad == self.subject.special.eos:
             return not_checked("PAD influence", SAME_ID)
+        if self.subject.mask_doubt:
+            return not_checked("PAD influence", self.subject.mask_doubt)
         return perturbation_checks.check_pad_influence(self.subject)
 
     def _target_pad(self) -> Finding:
@@ -359,6 +362,11 @@ class _Diagnosis:
         if self.leaks:
             return not_checked("target order", "later tokens change earlier logits.")
         return perturbation_checks.check_target_order(self.subject)
+
+    def _hidden_tokens(self) -> Finding:
+        if self.subject.mask_doubt:
+            return not_checked("hidden tokens", self.subject.mask_doubt)
+        return perturbation_checks.check_hidden_tokens(self.subject)
 
     # --- attention -------------------------------------------------------------------------------------------------
 
