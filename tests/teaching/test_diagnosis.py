@@ -218,6 +218,23 @@ def test_a_function_in_16_bits_is_not_compared():
     assert not examination.alarms
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "light"),
+    [
+        ("x + self.positions[: ids.shape[1]]", "x + self.positions[: ids.shape[1]].bfloat16()", "green"),
+        ("self.output(states)", "self.output(states.bfloat16().to(states.dtype))", "gray"),
+        ("self.embed(tgt_in), memory,", "self.embed(tgt_in), memory.bfloat16().to(memory.dtype),", "gray"),
+    ],
+)
+def test_a_part_in_16_bits_matters_if_it_rounds_what_the_weights_change(old: str, new: str, light: str):
+    torch.manual_seed(0)
+    examination = diagnose(edited(old, new).PlainTransformer(), *plain.make_batch(), **IDS)
+    assert [each.sentence for each in examination.alarms] == []
+    for check in ("rows of a batch", "causal leak", "PAD influence", "source order", "attention rows"):
+        assert finding(examination, check).light == light
+        assert light == "green" or "cannot be run without 16 bits (bfloat16)" in finding(examination, check).sentence
+
+
 def test_a_trained_model_has_no_alarm_and_its_initial_loss_is_not_checked():
     torch.manual_seed(0)
     model = plain.PlainTransformer()

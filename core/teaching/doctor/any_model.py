@@ -183,17 +183,35 @@ class AnyModel(BlackBox):
                     break
                 attempt.close()
             self.rounding = ROUNDING.get(coarsest, COARSE) if coarsest else COARSE
-            found = coarsest in ROUNDING
-            yield "" if found else "the model computes in 16 bits, which are too coarse; if it is none, pass model=."
+            yield "" if coarsest in ROUNDING else self._too_coarse(coarsest)
+
+    def _too_coarse(self, dtype: torch.dtype | None) -> str:
+        if dtype is None:
+            return "without autocast the model raises an exception or returns other logits."
+        name = f"16 bits ({str(dtype).removeprefix('torch.')}), which are too coarse"
+        if self.model is None:
+            return f"the model computes in {name}; pass the module as model=, whose weights can be converted."
+        return f"the model cannot be run without {name}: a part of it converts to them, or fails in other precisions."
 
     def _coarsest(self, given: torch.Tensor) -> torch.dtype | None:
-        """Return the coarsest type in the forward pass now; None if it fails or returns other logits than it did."""
+        """Return the coarsest type in the forward pass now; None if it fails or returns other logits than it did.
+
+        Types of what depends on no weight, such as a table of positions, round nothing differently.
+        """
+        weights = list(self.model.parameters()) if self.model is not None else []
+        frozen = [each for each in weights if each.is_floating_point() and not each.requires_grad]
         try:
-            with FunctionCalls(*self.few) as calls:
-                logits = self.logits(*self.few)
+            for each in frozen:
+                each.requires_grad_()  # or what depends on it would not be known
+            with torch.set_grad_enabled(bool(weights)), FunctionCalls(*self.few) as calls:
+                logits = self.differentiable_logits(*self.few).detach()
         except Exception:  # noqa: BLE001 - the user's code may not work in this precision
             return None
+        finally:
+            for each in frozen:
+                each.requires_grad_(False)
         coarsest = min(calls.dtypes, key=lambda each: torch.finfo(each).bits, default=logits.dtype)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
         is_close = largest_change(given.to(logits.dtype), logits, self.is_real) < CLOSE
         return coarsest if is_close else None
 
