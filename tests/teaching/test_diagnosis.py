@@ -702,6 +702,54 @@ def test_a_model_that_cannot_be_called_ends_no_examination(forward, words: str):
 
 
 @pytest.mark.parametrize(
+    ("side", "token", "words"),
+    [
+        (
+            0,
+            25,
+            "index out of range in self; src has ids up to 25 in 10 columns and tgt has ids up to 19 in 10 columns",
+        ),
+        (1, -100, "tgt has -100, which is no id: pass it padded with the PAD that the model reads"),
+    ],
+)
+def test_ids_for_which_a_table_has_no_row_are_named(side: int, token: int, words: str):
+    batch = [
+        each.masked_fill(each == plain.PAD, token) if at == side else each for at, each in enumerate(plain.make_batch())
+    ]
+    examination = diagnose(plain.PlainTransformer(), *batch, **IDS, src_pad=token if not side else None)
+    assert words in finding(examination, "forward pass").sentence
+    assert ".;" not in examination.diagnosis
+
+
+class Relative(torch.optim.Adam):
+    """Sets its own rate, as Adafactor of transformers does with ``lr=None``."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["lr"] = 1e-3
+        super().step(closure)
+
+
+def relative(parameters) -> Relative:
+    optimizer = Relative(parameters)
+    optimizer.param_groups[0]["lr"] = None
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (relative, "At the rate that it sets, an update changes"),
+        (torch.optim.LBFGS, "the optimizer's step needs a closure"),
+    ],
+)
+def test_optimizers_may_lack_a_rate_or_need_a_closure(optimizer, words: str):
+    model = plain.PlainTransformer()
+    examination = diagnose(model, *plain.make_batch(), **IDS, optimizer=optimizer(model.parameters()))
+    assert words in finding(examination, "update size").sentence
+
+
+@pytest.mark.parametrize(
     ("loss", "words"),
     [
         (lambda forward, src, tgt: 3.0, "0 times"),

@@ -128,6 +128,11 @@ class AnyModel(BlackBox):
         return self.tgt[:, :-1]
 
     @property
+    def sides(self) -> dict[str, torch.Tensor]:
+        """The ids that were given, (B, S) or (B, T) int64 by the name of the argument."""
+        return {"src": self.src, "tgt": self.tgt}
+
+    @property
     def targets(self) -> torch.Tensor:
         """(B, T) int64: the tokens that training predicts."""
         return self.tgt[:, 1:]

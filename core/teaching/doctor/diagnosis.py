@@ -1,5 +1,6 @@
 """Diagnose any model from its logits and, if they are passed, its loss and optimizer."""
 
+import inspect
 import math
 import sys
 import time
@@ -22,7 +23,7 @@ from core.teaching.doctor.any_model import IN_PLACE, AnyModel, Loss, LossTrace, 
 from core.teaching.doctor.black_box import NO_ID, ROUNDING, NotCheckableError, SpecialIds
 from core.teaching.doctor.decoding_check import check_decoding
 from core.teaching.doctor.finding import FORWARD, Examination, Finding, not_checked
-from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check_forward
+from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check_forward, of_no_row
 from core.teaching.doctor.language_model import LanguageModel
 
 COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
@@ -183,7 +184,14 @@ class _Diagnosis:
     def _forward(self) -> Finding:
         """The model returns finite logits, the same for the same input."""
         self.unusable = "the forward pass does not work on this batch."
-        finding, self.unusable = check_forward(self.subject)
+        try:
+            finding, self.unusable = check_forward(self.subject)
+        except IndexError as error:
+            subject = self.subject
+            sides = (
+                {"tgt": subject.ids} if isinstance(subject, LanguageModel) else {"src": subject.src, "tgt": subject.tgt}
+            )
+            raise NotCheckableError(of_no_row(error, sides)) from error
         if self.unusable == NOT_REPEATABLE and self.subject.model is None:
             reason = finding.sentence.removeprefix("In evaluation mode ").rstrip(".")
             return not_checked(FORWARD, f"{reason}. Switch the model to evaluation mode, or pass it as model=.")
@@ -464,9 +472,11 @@ class _Diagnosis:
         if forgotten:
             sentence = f"{len(forgotten)} parameters are not in the optimizer, the first is {forgotten[0]}."
             return Finding(name, "red", sentence, float(len(forgotten)))
-        rate = max(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
-        if rate == 0:
+        rates = [float(group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
+        if rates and not any(rates):
             return not_checked(name, "the optimizer's learning rate is 0 now.")
+        if any(each.default is each.empty for each in inspect.signature(optimizer.step).parameters.values()):
+            return not_checked(name, "the optimizer's step needs a closure, which is not passed.")
         with restored(model, optimizer):
             trained = [each for each in model.parameters() if each.requires_grad]
             before = [each.detach().clone() for each in trained]
@@ -476,4 +486,5 @@ class _Diagnosis:
             fraction = learning_checks.update_fraction(before, trained)
         if fraction is not None and not math.isfinite(fraction) and not math.isfinite(loss.item()):
             return not_checked(name, "the loss is not finite.")
-        return learning_checks.judge_update(fraction, f"At the optimizer's present learning rate, {rate:.2g},")
+        rate = f"At the optimizer's present learning rate, {max(rates):.2g}," if rates else "At the rate that it sets,"
+        return learning_checks.judge_update(fraction, rate)
