@@ -2,9 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -117,18 +116,23 @@ def signature_of(forward: Forward) -> inspect.Signature | None:
 
 def named_arguments(forward: Forward, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by the model's own names and in its own order; where it has none, as given."""
-    signature, found = signature_of(forward), dict[str, Any]()
-    with suppress(TypeError):
-        given = signature.bind_partial(*args, **kwargs).arguments if signature is not None else {}
-        for name, value in given.items():
-            kind = signature.parameters[name].kind
-            if kind == inspect.Parameter.VAR_KEYWORD:
-                found |= value
-            elif kind == inspect.Parameter.VAR_POSITIONAL:
-                found |= {f"{name}.{at}": each for at, each in enumerate(value)}
-            else:
-                found[name] = value
-    return found or {str(at): each for at, each in enumerate(args)} | dict(kwargs)
+    signature = signature_of(forward)
+    try:
+        given = {} if signature is None else signature.bind_partial(*args, **kwargs).arguments
+    except TypeError:
+        given = {}
+    if signature is None or not given:
+        return {str(at): each for at, each in enumerate(args)} | dict(kwargs)
+    found = dict[str, Any]()
+    for name, value in given.items():
+        kind = signature.parameters[name].kind
+        if kind == inspect.Parameter.VAR_KEYWORD:
+            found |= value
+        elif kind == inspect.Parameter.VAR_POSITIONAL:
+            found |= {f"{name}.{at}": each for at, each in enumerate(value)}
+        else:
+            found[name] = value
+    return found
 
 
 def logits_of(output: Any) -> torch.Tensor:
@@ -147,7 +151,7 @@ def checked_ids(name: str, ids: Any) -> torch.Tensor:
     return ids
 
 
-def is_ids(value: Any) -> bool:
+def is_ids(value: Any) -> TypeGuard[torch.Tensor]:
     """Whether a value is a matrix of ids."""
     return isinstance(value, torch.Tensor) and value.ndim == 2 and value.dtype in (torch.int64, torch.int32)
 
