@@ -11,7 +11,8 @@ from torch import nn
 from core.storage.errors import InputError
 
 Forward = Callable[..., Any]
-NAMES = {"input_ids", "decoder_input_ids"}
+MASKS = ("input_ids", "attention_mask"), ("decoder_input_ids", "decoder_attention_mask")
+NAMES = {ids for ids, _ in MASKS}
 ANY = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
@@ -29,11 +30,13 @@ class ModelCall:
             ``DistributedDataParallel`` and ``torch.compile`` make it.
         batch_first: False if its ids are (S, B) and (T, B), and its logits (T, B, V).
         hidden: ids of sources that the attention mask of models called by name hides, such as PAD; none passes no mask.
+        hidden_target: likewise of decoder inputs.
     """
 
     forward: Forward
     batch_first: bool = True
     hidden: tuple[int, ...] = ()
+    hidden_target: tuple[int, ...] = ()
 
     def output(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> Any:
         """Return what the model returns.
@@ -47,10 +50,11 @@ class ModelCall:
             return self.forward(given)
         target = self.turned(tgt_in)
         if takes_names(self.forward):
-            ids = {"input_ids": given, "decoder_input_ids": target}
-            if self.hidden and takes(self.forward, "attention_mask"):
-                ids["attention_mask"] = (~torch.isin(given, given.new_tensor(self.hidden))).long()
-            return self.forward(**ids)
+            named = {"input_ids": given, "decoder_input_ids": target}
+            for (ids, mask), hidden in zip(MASKS, (self.hidden, self.hidden_target), strict=True):
+                if hidden and takes(self.forward, mask):
+                    named[mask] = (~torch.isin(named[ids], given.new_tensor(hidden))).long()
+            return self.forward(**named)
         return self.forward(given, target)
 
     def logits(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> torch.Tensor:

@@ -13,6 +13,7 @@ from torch import nn
 
 from core.interpret.any_module.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
 from core.interpret.any_module.calling import (
+    MASKS,
     Forward,
     ModelCall,
     checked_ids,
@@ -80,7 +81,7 @@ class AnyModel(BlackBox):
         model: the module with the parameters, or None.
         src: (B, S) int64.
         tgt: (B, T) int64, BOS first.
-        mask_doubt: why the mask that training passes is unknown, as a sentence; "" if the checks pass it too.
+        mask_doubts: why masks that training passes are not passed in the checks, as sentences by the name of the mask.
 
     Args:
         given: sources and targets, as the loss gets them.
@@ -98,7 +99,7 @@ class AnyModel(BlackBox):
     ) -> None:
         self.model = module_of(forward, model)
         self.forward, self.loss, self.special = forward, loss, special
-        self._given, self.num_few, self.mask_doubt = given, FEW, ""
+        self._given, self.num_few, self.mask_doubts = given, FEW, dict[str, str]()
         self._take(batch_first)
         self.call = ModelCall(forward, self.batch_first, (self.special.src_pad,))
 
@@ -299,7 +300,7 @@ class AnyModel(BlackBox):
             raise NotCheckableError(f"the loss calls its first argument {len(calls)} times; it must call it once.")
         given, constant = calls[0]
         src, tgt_in = self._ids_of(given)
-        self._take_mask(given)
+        self._take_masks(given)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             raise NotCheckableError(f"loss returns {described(loss)}; it must return one number that has a gradient.")
         gradient = torch.autograd.grad(loss.reshape(()), constant, allow_unused=True)[0]
@@ -335,25 +336,32 @@ class AnyModel(BlackBox):
         src, tgt_in = (self.turned(each) if is_ids(each) else None for each in (found[0], found[-1]))
         return src if len(names) > 1 else None, tgt_in
 
-    def _take_mask(self, given: Mapping[str, Any]) -> None:
-        """From now on hide the ids that the attention mask in a call by Hugging Face's names hides; without one, none.
+    def _take_masks(self, given: Mapping[str, Any]) -> None:
+        """From now on hide the ids that the masks in a call by Hugging Face's names hide; without a mask, none.
 
         Otherwise the checks would speak of a mask that training does not have.
         """
-        ids, mask = given.get("input_ids"), given.get("attention_mask")
-        if len(self._given) < 2 or not takes_names(self.forward) or not is_ids(ids):
+        if len(self._given) < 2 or not takes_names(self.forward):
             return
-        if mask is None:
-            mask = torch.ones_like(ids)
+        source = self._hidden(given, *MASKS[0], unseen={self.special.src_pad})
+        target = self._hidden(given, *MASKS[1], unseen=set())
+        source = self.call.hidden if source is None else source
+        self.call = replace(self.call, hidden=source, hidden_target=target or ())
+
+    def _hidden(self, given: Mapping[str, Any], read: str, name: str, *, unseen: set[int]) -> tuple[int, ...] | None:
+        """Return the ids that a mask hides, and of ``unseen`` those that it does not show; None if it is not known."""
+        ids, mask = given.get(read), given.get(name)
+        if not is_ids(ids):
+            return None
+        mask = torch.ones_like(ids) if mask is None else mask
         if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape:
-            self.mask_doubt = f"attention_mask in the loss is {described(mask)}, not one number for each id."
-            return
+            self.mask_doubts[name] = f"{name} in the loss is {described(mask)}, not one number for each id."
+            return None
         hidden, visible = (set(ids[each].unique().tolist()) for each in (mask == 0, mask != 0))
         if hidden & visible:
-            self.mask_doubt = "attention_mask in the loss hides some positions of an id and not others."
-            return
-        hidden |= {self.special.src_pad} - visible
-        self.call = replace(self.call, hidden=tuple(sorted(hidden)))
+            self.mask_doubts[name] = f"{name} in the loss hides some positions of an id and not others."
+            return None
+        return tuple(sorted(hidden | (unseen - visible)))
 
     def turned(self, tensor: torch.Tensor) -> torch.Tensor:
         """Convert a tensor from the model's layout to batch first, or back."""

@@ -355,8 +355,8 @@ class _Diagnosis:
     def _pad_influence(self) -> Finding:
         if self.subject.special.src_pad == self.subject.special.eos:
             return not_checked("PAD influence", SAME_ID)
-        if self.subject.mask_doubt:
-            return not_checked("PAD influence", self.subject.mask_doubt)
+        if "attention_mask" in self.subject.mask_doubts:
+            return not_checked("PAD influence", self.subject.mask_doubts["attention_mask"])
         return perturbation_checks.check_pad_influence(self.subject)
 
     def _target_pad(self) -> Finding:
@@ -372,8 +372,8 @@ class _Diagnosis:
         return perturbation_checks.check_target_order(self.subject)
 
     def _hidden_tokens(self) -> Finding:
-        if self.subject.mask_doubt:
-            return not_checked("hidden tokens", self.subject.mask_doubt)
+        if self.subject.mask_doubts:
+            return not_checked("hidden tokens", " ".join(self.subject.mask_doubts.values()))
         return perturbation_checks.check_hidden_tokens(self.subject)
 
     # --- attention -------------------------------------------------------------------------------------------------
