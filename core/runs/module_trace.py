@@ -18,7 +18,7 @@ from core.runs.imported_model import ImportedModel
 from core.runs.model_files import ModelImportError
 from core.runs.torch_transformer import ModelMapping, rows_of
 from core.teaching.doctor.any_model import AnyModel
-from core.teaching.doctor.black_box import NotCheckableError
+from core.teaching.doctor.black_box import NotCheckableError, is_masked
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 LAYERS = nn.TransformerEncoderLayer, nn.TransformerDecoderLayer
@@ -96,7 +96,8 @@ class _Stage:
     @property
     def is_equal(self) -> bool:
         """Whether rounding explains the differences."""
-        scale = self.theirs[self.is_real].nan_to_num(0.0).std().item()
+        theirs = self.theirs[self.is_real]
+        scale = theirs[theirs.isfinite()].std().item()
         return self.differences.max().item() <= TOLERANCE * max(1.0, scale)
 
 
@@ -164,9 +165,10 @@ def _stages(
 
 
 def _log_probs(scores: torch.Tensor) -> torch.Tensor:
-    """Return log-probabilities of logits, log-probabilities or probabilities (B, T, V)."""
+    """Return log-probabilities of logits, log-probabilities or probabilities (B, T, V); -inf where they are masked."""
     is_probability = bool((scores >= 0).all()) and torch.allclose(scores.sum(dim=-1), torch.ones(()), atol=1e-3)
-    return scores.log() if is_probability else scores.log_softmax(dim=-1)
+    found = scores.log() if is_probability else scores.log_softmax(dim=-1)
+    return found.masked_fill(is_masked(found), -torch.inf)
 
 
 def _our_ids(rows: torch.Tensor) -> torch.Tensor:

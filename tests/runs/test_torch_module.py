@@ -184,6 +184,11 @@ def refused() -> dict[str, tuple]:
             scaled,
             "differ by up to .* begins in the input of decoder layer 3. If training",
         ),
+        "more than its layers, of a model that never writes a token": (
+            lambda src, tgt_in: masked(scaled)(src, tgt_in).index_fill(-1, torch.tensor([1]), -torch.inf),
+            scaled,
+            "begins in the input of decoder layer 3",
+        ),
         "other embeddings": (masked(shifted), shifted, "begins in the embeddings of the source"),
         "another activation": (masked(tanh), tanh, "layers.0: its activation is Tanh, not one of relu, gelu, silu"),
         "heads that differ": (masked(mixed), mixed, "num_heads is 4, and 8 in the first layer"),

@@ -189,6 +189,19 @@ def test_an_output_layer_that_is_zero_shows_nothing_of_what_is_read(bias: float)
         assert finding(examination, check).light == "gray"
 
 
+@pytest.mark.parametrize("logit", [-1e9, -torch.inf])
+def test_a_token_that_is_never_predicted_hides_no_bug(logit: float):
+    def diagnosed(module: ModuleType) -> Examination:
+        torch.manual_seed(0)
+        model = module.PlainTransformer()
+        model.output.register_forward_hook(lambda _, args, logits: logits.index_fill(-1, torch.tensor([0, 1]), logit))
+        return diagnose(model, *plain.make_batch(), **IDS, loss=plain.training_loss, decode=lambda src: src.flip(1))
+
+    leak = BUGS["no causal mask"]
+    assert [each.check for each in diagnosed(plain).failed] == ["greedy decoding"]
+    assert diagnosed(edited(leak.old, leak.new)).bugs == ["no-causal-mask"]
+
+
 @pytest.mark.parametrize(("name", "words"), [("no causal mask", "is missing"), ("causal mask shifted", "is shifted")])
 def test_a_leak_is_described_alike_if_source_and_decoder_input_have_one_length(name: str, words: str):
     bug = BUGS[name]
@@ -203,6 +216,23 @@ def test_a_function_in_16_bits_is_not_compared():
     examination = diagnose(lambda src, tgt_in: model(src, tgt_in), *plain.make_batch(), **IDS)
     assert "16 bits" in finding(examination, "causal leak").sentence
     assert not examination.alarms
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "light"),
+    [
+        ("x + self.positions[: ids.shape[1]]", "x + self.positions[: ids.shape[1]].bfloat16()", "green"),
+        ("self.output(states)", "self.output(states.bfloat16().to(states.dtype))", "gray"),
+        ("self.embed(tgt_in), memory,", "self.embed(tgt_in), memory.bfloat16().to(memory.dtype),", "gray"),
+    ],
+)
+def test_a_part_in_16_bits_matters_if_it_rounds_what_the_weights_change(old: str, new: str, light: str):
+    torch.manual_seed(0)
+    examination = diagnose(edited(old, new).PlainTransformer(), *plain.make_batch(), **IDS)
+    assert [each.sentence for each in examination.alarms] == []
+    for check in ("rows of a batch", "causal leak", "PAD influence", "source order", "attention rows"):
+        assert finding(examination, check).light == light
+        assert light == "green" or "cannot be run without 16 bits (bfloat16)" in finding(examination, check).sentence
 
 
 def test_a_trained_model_has_no_alarm_and_its_initial_loss_is_not_checked():
@@ -547,19 +577,91 @@ def test_a_trained_model_that_copies_what_it_reads_is_found_without_its_loss():
 class ByName(plain.PlainTransformer):
     """Called as Hugging Face's models are, with a dict as its result."""
 
-    def forward(self, input_ids, attention_mask, decoder_input_ids):
-        return {"logits": super().forward(input_ids, decoder_input_ids)}
+    def forward(self, input_ids, attention_mask=None, decoder_input_ids=None, labels=None, decoder_attention_mask=None):
+        hidden, unread = (None if each is None else each == 0 for each in (attention_mask, decoder_attention_mask))
+        read = decoder_input_ids if labels is None else F.pad(labels[:, :-1], (1, 0), value=plain.BOS)
+        later = torch.ones(read.shape[1], read.shape[1], dtype=torch.bool).triu(1)
+        memory = self.encoder(self.embed(input_ids), src_key_padding_mask=hidden)
+        keys = {"tgt_key_padding_mask": unread, "memory_key_padding_mask": hidden}
+        states = self.decoder(self.embed(read), memory, tgt_mask=later, **keys)
+        return {"logits": self.output(states)}
 
 
-def test_a_model_may_be_called_by_the_names_of_its_arguments():
+class Wrapper(nn.Module):
+    """Passes what it is given to the module inside, as DistributedDataParallel, torch.compile and PEFT do."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs, **kwargs):
+        return self.module(*inputs, **kwargs)
+
+
+@pytest.mark.parametrize("wrap", [lambda model: model, lambda model: Wrapper(Wrapper(model))])
+def test_a_model_may_be_called_by_the_names_of_its_arguments(wrap):
     torch.manual_seed(0)
-    examination = diagnose(ByName(), *plain.make_batch(), **IDS)
+    examination = diagnose(wrap(ByName()), *plain.make_batch(), **IDS)
     assert examination.ok
     assert {finding(examination, each).light for each in ("causal leak", "source order", "gradients")} == {"green"}
 
 
-@pytest.mark.parametrize("shift", [0, 1])
-def test_a_decoder_with_a_cache_that_is_off_by_one_fails(shift: int):
+CALLS = {  # of the model in the loss: the call, the checks that fail, and those that are not made
+    "in another order": (
+        lambda m, s, mask, t: m(attention_mask=mask, decoder_input_ids=t[:, :-1], input_ids=s),
+        [],
+        [],
+    ),
+    "by position": (lambda m, s, mask, t: m(s, mask, t[:, :-1]), [], []),
+    "with labels": (lambda m, s, mask, t: m(s, mask, labels=t[:, 1:]), [], ["target shift"]),
+    "without a mask": (lambda m, s, mask, t: m(s, decoder_input_ids=t[:, :-1]), ["PAD influence"], []),
+    "with the mask inverted": (
+        lambda m, s, mask, t: m(s, 1 - mask, t[:, :-1]),
+        ["PAD influence", "source order", "hidden tokens"],
+        [*(f"attention {each}" for each in ("rows", "queries", "entropy")), "score scaling", "head diversity"],
+    ),
+    "with the decoder's mask": (
+        lambda m, s, mask, t: m(s, mask, t[:, :-1], decoder_attention_mask=t[:, :-1] != plain.PAD),
+        [],
+        [],
+    ),
+    "with a decoder's mask that hides EOS": (
+        lambda m, s, mask, t: m(s, mask, t[:, :-1], decoder_attention_mask=t[:, :-1] != plain.EOS),
+        ["hidden tokens"],
+        [],
+    ),
+    "with a decoder's mask of something else": (
+        lambda m, s, mask, t: m(s, mask, t[:, :-1], decoder_attention_mask=torch.ones_like(t[:, 1:]).cumsum(1) < 5),
+        [],
+        ["hidden tokens"],
+    ),
+    "with a mask of something else": (
+        lambda m, s, mask, t: m(s, (torch.arange(s.shape[1]) < 5).long().expand_as(s), t[:, :-1]),
+        [],
+        ["PAD influence", "hidden tokens"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_ids_and_mask_of_a_call_in_the_loss_are_known_by_their_names(name: str):
+    call, failed, unchecked = CALLS[name]
+
+    def loss(model, src, tgt):
+        logits = call(model, src, (src != plain.PAD).long(), tgt)["logits"]
+        return F.cross_entropy(logits.flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=plain.PAD)
+
+    torch.manual_seed(0)
+    examination = diagnose(Wrapper(ByName()), *plain.make_batch(), **IDS, loss=loss)
+    assert [each.check for each in examination.failed] == failed
+    assert examination.bugs == (["pad-attended-to"] if "PAD influence" in failed else [])
+    others = ("embedding scaling", "greedy decoding", "update size")
+    assert {each.check for each in examination.unchecked if each.check not in others} == set(unchecked)
+
+
+@pytest.mark.parametrize(("shift", "forced", "light"), [(0, 0, "green"), (1, 0, "red"), (0, 8, "green"), (0, 1, "red")])
+def test_a_decoder_with_a_cache_that_is_off_by_one_fails(shift: int, forced: int, light: str):
+    """And one whose ``forced`` step writes EOS, unless that is the last step, where EOS ends what is too long."""
     torch.manual_seed(0)
     model = plain.PlainTransformer()
 
@@ -567,11 +669,13 @@ def test_a_decoder_with_a_cache_that_is_off_by_one_fails(shift: int):
         read = torch.full((len(src), 1), plain.BOS)
         for step in range(8):
             known = read[:, max(0, step) * shift :]  # a step of a cache reads one token, here at position 0
-            read = torch.cat([read, model(src, known)[:, -1:].argmax(dim=-1)], dim=1)
+            chosen = model(src, known)[:, -1:].argmax(dim=-1)
+            read = torch.cat([read, torch.full_like(chosen, plain.EOS) if step + 1 == forced else chosen], dim=1)
         return read
 
     decoding = finding(diagnose(model, *plain.make_batch(), **IDS, decode=decode), "greedy decoding")
-    assert decoding.light == ("red" if shift else "green")
+    assert decoding.light == light
+    assert ("it may be forced" in decoding.sentence) == (forced == 8)
 
 
 def test_two_ids_of_pad_are_read_off_or_passed():
@@ -656,6 +760,54 @@ def test_a_model_that_cannot_be_called_ends_no_examination(forward, words: str):
     assert examination.alarms == []
     green = {each.check for each in examination.findings if each.light == "green"}
     assert not green & {"causal leak", "PAD influence", "source order", "rows of a batch", "gradients"}
+
+
+@pytest.mark.parametrize(
+    ("side", "token", "words"),
+    [
+        (
+            0,
+            25,
+            "index out of range in self; src has ids up to 25 in 10 columns and tgt has ids up to 19 in 10 columns",
+        ),
+        (1, -100, "tgt has -100, which is no id: pass it padded with the PAD that the model reads"),
+    ],
+)
+def test_ids_for_which_a_table_has_no_row_are_named(side: int, token: int, words: str):
+    batch = [
+        each.masked_fill(each == plain.PAD, token) if at == side else each for at, each in enumerate(plain.make_batch())
+    ]
+    examination = diagnose(plain.PlainTransformer(), *batch, **IDS, src_pad=token if not side else None)
+    assert words in finding(examination, "forward pass").sentence
+    assert ".;" not in examination.diagnosis
+
+
+class Relative(torch.optim.Adam):
+    """Sets its own rate, as Adafactor of transformers does with ``lr=None``."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["lr"] = 1e-3
+        super().step(closure)
+
+
+def relative(parameters) -> Relative:
+    optimizer = Relative(parameters)
+    optimizer.param_groups[0]["lr"] = None
+    return optimizer
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (relative, "At the rate that it sets, an update changes"),
+        (torch.optim.LBFGS, "the optimizer's step needs a closure"),
+    ],
+)
+def test_optimizers_may_lack_a_rate_or_need_a_closure(optimizer, words: str):
+    model = plain.PlainTransformer()
+    examination = diagnose(model, *plain.make_batch(), **IDS, optimizer=optimizer(model.parameters()))
+    assert words in finding(examination, "update size").sentence
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,14 @@ def test_other_model_options_pass_all_checks(tiny, key, value):
     assert examine_preset(tiny.with_changes({f"model.{key}": value})).alarms == []
 
 
+@pytest.mark.parametrize("bug", [None, "no-causal-mask"])
+def test_a_token_that_an_imported_model_masks_hides_nothing(tiny, bug: BugName | None):
+    state = new_state(tiny.with_bug(bug))
+    state.model.output.register_forward_hook(lambda _, args, logits: logits.index_fill(-1, torch.tensor([1]), -1e9))
+    examination = examine(state)
+    assert [each.check for each in examination.alarms] == (["causal leak"] if bug else [])
+
+
 def test_a_model_that_ignores_its_source_is_not_said_to_lack_positions(tiny):
     state = new_state(tiny)
     state.model.src_embedding.register_forward_hook(lambda _, args, output: torch.zeros_like(output))

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import nn
@@ -11,6 +11,9 @@ from torch import nn
 from core.storage.errors import InputError
 
 Forward = Callable[..., Any]
+MASKS = ("input_ids", "attention_mask"), ("decoder_input_ids", "decoder_attention_mask")
+NAMES = {ids for ids, _ in MASKS}
+ANY = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 
 class ModelOutputError(InputError):
@@ -23,14 +26,17 @@ class ModelCall:
 
     Attributes:
         forward: an ``nn.Module`` or a function. If it has the arguments ``input_ids`` and ``decoder_input_ids``, it is
-            called by these names.
+            called by these names. So is a module that takes any arguments and passes them to such a model, as
+            ``DistributedDataParallel`` and ``torch.compile`` make it.
         batch_first: False if its ids are (S, B) and (T, B), and its logits (T, B, V).
-        src_pad: id of PAD in sources, for the attention mask of models called by name; None passes no mask.
+        hidden: ids of sources that the attention mask of models called by name hides, such as PAD; none passes no mask.
+        hidden_target: likewise of decoder inputs.
     """
 
     forward: Forward
     batch_first: bool = True
-    src_pad: int | None = None
+    hidden: tuple[int, ...] = ()
+    hidden_target: tuple[int, ...] = ()
 
     def output(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> Any:
         """Return what the model returns.
@@ -44,8 +50,11 @@ class ModelCall:
             return self.forward(given)
         target = self.turned(tgt_in)
         if takes_names(self.forward):
-            mask = {} if self.src_pad is None else {"attention_mask": (given != self.src_pad).long()}
-            return self.forward(input_ids=given, **mask, decoder_input_ids=target)
+            named = {"input_ids": given, "decoder_input_ids": target}
+            for (ids, mask), hidden in zip(MASKS, (self.hidden, self.hidden_target), strict=True):
+                if hidden and takes(self.forward, mask):
+                    named[mask] = (~torch.isin(named[ids], given.new_tensor(hidden))).long()
+            return self.forward(**named)
         return self.forward(given, target)
 
     def logits(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> torch.Tensor:
@@ -84,11 +93,50 @@ def module_of(forward: Forward, model: nn.Module | None = None) -> nn.Module | N
 
 def takes_names(forward: Forward) -> bool:
     """Whether a model has the arguments of Hugging Face's sequence-to-sequence models."""
+    found = signature_of(forward)
+    return found is not None and NAMES.issubset(found.parameters)
+
+
+def takes(forward: Forward, name: str) -> bool:
+    """Whether a model has an argument of that name, or takes any names."""
+    found = signature_of(forward)
+    kinds = {} if found is None else {each.name: each.kind for each in found.parameters.values()}
+    return name in kinds or inspect.Parameter.VAR_KEYWORD in kinds.values()
+
+
+def signature_of(forward: Forward) -> inspect.Signature | None:
+    """Return the arguments of a model; of a module that takes any, those of the one to which it passes them."""
     try:
-        function = forward.forward if isinstance(forward, nn.Module) else forward
-        return {"input_ids", "decoder_input_ids"} <= set(inspect.signature(function).parameters)
+        found = inspect.signature(forward.forward if isinstance(forward, nn.Module) else forward)
     except (TypeError, ValueError):
-        return False
+        return None
+    owner = module_of(forward)
+    if owner is None or not all(each.kind in ANY for each in found.parameters.values()):
+        return found
+    inside = [each for child in owner.children() if (each := signature_of(child)) is not None]
+    by_name = [each for each in inside if NAMES.issubset(each.parameters)]
+    return (by_name or (inside if len(inside) == 1 else [found]))[0]
+
+
+def named_arguments(forward: Forward, args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by the model's own names and in its own order; where it has none, as given."""
+    signature = signature_of(forward)
+    try:
+        given = {} if signature is None else signature.bind_partial(*args, **kwargs).arguments
+    except TypeError:
+        given = {}
+    if signature is None or not given:
+        return {str(at): each for at, each in enumerate(args)} | dict(kwargs)
+    found = dict[str, Any]()
+    for name, value in given.items():
+        kind = signature.parameters[name].kind
+        if kind == inspect.Parameter.VAR_KEYWORD:
+            found |= value
+        elif kind == inspect.Parameter.VAR_POSITIONAL:
+            found |= {f"{name}.{at}": each for at, each in enumerate(value)}
+        else:
+            found[name] = value
+    return found
 
 
 def logits_of(output: Any) -> torch.Tensor:
@@ -107,7 +155,7 @@ def checked_ids(name: str, ids: Any) -> torch.Tensor:
     return ids
 
 
-def is_ids(value: Any) -> bool:
+def is_ids(value: Any) -> TypeGuard[torch.Tensor]:
     """Whether a value is a matrix of ids."""
     return isinstance(value, torch.Tensor) and value.ndim == 2 and value.dtype in (torch.int64, torch.int32)
 

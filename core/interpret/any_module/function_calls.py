@@ -40,7 +40,7 @@ class FunctionCalls(TorchFunctionMode):
     Attributes:
         attention: calls of softmax over scores of queries and keys, and of ``scaled_dot_product_attention``.
         dropout: the active calls of dropout, as they would be written.
-        dtypes: the floating-point types of the results.
+        dtypes: the floating-point types of the results; where gradients are computed, only of results that have one.
         others: calls of softmax whose weights have the shape of no block, as they would be written.
 
     Args:
@@ -64,8 +64,7 @@ class FunctionCalls(TorchFunctionMode):
         given = kwargs or {}
         result = func(*args, **given)
         name = _name_of(func)
-        if isinstance(result, torch.Tensor) and result.is_floating_point():
-            self.dtypes.add(result.dtype)
+        self._note_type(result)
         if name == "softmax":
             self._softmax(args[0] if args else given["input"], result)
         elif name == "scaled_dot_product_attention":
@@ -89,6 +88,11 @@ class FunctionCalls(TorchFunctionMode):
         elif name in REARRANGING and args and id(args[0]) in self._factors:
             for each in result if isinstance(result, tuple | list) else (result,):
                 self._remember(each, self._factors[id(args[0])][1])
+
+    def _note_type(self, result: Any) -> None:
+        is_float = isinstance(result, torch.Tensor) and result.is_floating_point()
+        if is_float and (result.requires_grad or not torch.is_grad_enabled()):
+            self.dtypes.add(result.dtype)
 
     def _remember(self, tensor: Any, factor: float) -> None:
         self._factors[id(tensor)] = (tensor, factor)

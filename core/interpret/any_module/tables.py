@@ -60,7 +60,7 @@ def attention(
     """
     import pandas as pd
 
-    call = ModelCall(forward, batch_first, pad)
+    call = ModelCall(forward, batch_first, () if pad is None else (pad,))
     source = _row("src", src, pair, call)
     target = None if tgt_in is None else _row("tgt_in", tgt_in, pair, call)
     source = without_pad(source, pad, also_first=target is not None)

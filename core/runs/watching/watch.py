@@ -105,7 +105,7 @@ def watch(
     while isinstance(forward, DistributedDataParallel | DataParallel):  # whose forward waits for the other processes
         forward = forward.module
     module = module_of(forward, model)
-    call = ModelCall(forward, batch_first, pad)
+    call = ModelCall(forward, batch_first, () if pad is None else (pad,))
     watched = WatchedBatch(call, module, batch, pad=pad, src_vocab=src_vocab, tgt_vocab=tgt_vocab)
     watched.evaluate()  # before there is a folder
     if resume:

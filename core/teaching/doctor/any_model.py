@@ -12,7 +12,19 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.interpret.any_module.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
-from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, described, is_ids, logits_of, module_of
+from core.interpret.any_module.calling import (
+    MASKS,
+    Forward,
+    ModelCall,
+    checked_ids,
+    described,
+    is_ids,
+    logits_of,
+    module_of,
+    named_arguments,
+    signature_of,
+    takes_names,
+)
 from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import computing_in
 from core.models import Seq2Seq
@@ -69,6 +81,7 @@ class AnyModel(BlackBox):
         model: the module with the parameters, or None.
         src: (B, S) int64.
         tgt: (B, T) int64, BOS first.
+        mask_doubts: why masks that training passes are not passed in the checks, as sentences by the name of the mask.
 
     Args:
         given: sources and targets, as the loss gets them.
@@ -86,9 +99,9 @@ class AnyModel(BlackBox):
     ) -> None:
         self.model = module_of(forward, model)
         self.forward, self.loss, self.special = forward, loss, special
-        self._given, self.num_few = given, FEW
+        self._given, self.num_few, self.mask_doubts = given, FEW, dict[str, str]()
         self._take(batch_first)
-        self.call = ModelCall(forward, self.batch_first, self.special.src_pad)
+        self.call = ModelCall(forward, self.batch_first, (self.special.src_pad,))
 
     def _take(self, batch_first: bool | None) -> None:
         """Read the pairs that were given."""
@@ -114,6 +127,11 @@ class AnyModel(BlackBox):
     def tgt_in(self) -> torch.Tensor:
         """(B, T) int64: decoder input under teacher forcing, BOS first."""
         return self.tgt[:, :-1]
+
+    @property
+    def sides(self) -> dict[str, torch.Tensor]:
+        """The ids that were given, (B, S) or (B, T) int64 by the name of the argument."""
+        return {"src": self.src, "tgt": self.tgt}
 
     @property
     def targets(self) -> torch.Tensor:
@@ -171,17 +189,35 @@ class AnyModel(BlackBox):
                     break
                 attempt.close()
             self.rounding = ROUNDING.get(coarsest, COARSE) if coarsest else COARSE
-            found = coarsest in ROUNDING
-            yield "" if found else "the model computes in 16 bits, which are too coarse; if it is none, pass model=."
+            yield "" if coarsest in ROUNDING else self._too_coarse(coarsest)
+
+    def _too_coarse(self, dtype: torch.dtype | None) -> str:
+        if dtype is None:
+            return "without autocast the model raises an exception or returns other logits."
+        name = f"16 bits ({str(dtype).removeprefix('torch.')}), which are too coarse"
+        if self.model is None:
+            return f"the model computes in {name}; pass the module as model=, whose weights can be converted."
+        return f"the model cannot be run without {name}: a part of it converts to them, or fails in other precisions."
 
     def _coarsest(self, given: torch.Tensor) -> torch.dtype | None:
-        """Return the coarsest type in the forward pass now; None if it fails or returns other logits than it did."""
+        """Return the coarsest type in the forward pass now; None if it fails or returns other logits than it did.
+
+        Types of what depends on no weight, such as a table of positions, round nothing differently.
+        """
+        weights = list(self.model.parameters()) if self.model is not None else []
+        frozen = [each for each in weights if each.is_floating_point() and not each.requires_grad]
         try:
-            with FunctionCalls(*self.few) as calls:
-                logits = self.logits(*self.few)
+            for each in frozen:
+                each.requires_grad_()  # or what depends on it would not be known
+            with torch.set_grad_enabled(bool(weights)), FunctionCalls(*self.few) as calls:
+                logits = self.differentiable_logits(*self.few).detach()
         except Exception:  # noqa: BLE001 - the user's code may not work in this precision
             return None
+        finally:
+            for each in frozen:
+                each.requires_grad_(False)
         coarsest = min(calls.dtypes, key=lambda each: torch.finfo(each).bits, default=logits.dtype)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
         is_close = largest_change(given.to(logits.dtype), logits, self.is_real) < CLOSE
         return coarsest if is_close else None
 
@@ -244,7 +280,7 @@ class AnyModel(BlackBox):
         """
         if self.loss is None:
             raise NotCheckableError("pass loss=, a function of forward, src and tgt.")
-        calls: list[tuple[list[torch.Tensor], torch.Tensor]] = []
+        calls: list[tuple[dict[str, Any], torch.Tensor]] = []
 
         def replaced(args: tuple, kwargs: Mapping[str, Any], output: Any) -> torch.Tensor:
             logits = logits_of(output)
@@ -252,10 +288,7 @@ class AnyModel(BlackBox):
             is_log = bool(logits.detach().logsumexp(dim=-1).abs().max() < 1e-2)
             uniform = -math.log(size) if is_log else 1 / size  # as logits both mean that all tokens are equally likely
             constant = torch.full_like(logits, uniform).requires_grad_()
-            ids = [each for each in (*args, *kwargs.values()) if is_ids(each)]
-            if "decoder_input_ids" in kwargs:
-                ids = [ids[0], kwargs["decoder_input_ids"]]
-            calls.append((ids, constant))
+            calls.append((named_arguments(self.forward, args, kwargs), constant))
             return constant if isinstance(output, torch.Tensor) else _with_logits(output, constant)
 
         with self._intercepted(replaced) as forward:
@@ -265,7 +298,9 @@ class AnyModel(BlackBox):
             loss = self.loss(forward, *others, tgt)
         if len(calls) != 1:
             raise NotCheckableError(f"the loss calls its first argument {len(calls)} times; it must call it once.")
-        ids, constant = calls[0]
+        given, constant = calls[0]
+        src, tgt_in = self._ids_of(given)
+        self._take_masks(given)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             raise NotCheckableError(f"loss returns {described(loss)}; it must return one number that has a gradient.")
         gradient = torch.autograd.grad(loss.reshape(()), constant, allow_unused=True)[0]
@@ -275,12 +310,10 @@ class AnyModel(BlackBox):
         size = gradient.abs().sum(dim=-1)
         labels, is_clear = _labels(gradient)
         at_label = gradient.gather(-1, labels[..., None])[..., 0][size > 0]
-        shown = [self.turned(each) for each in ids[: len(self._given)]]
-        tgt_in = shown[-1] if len(shown) == len(self._given) else None
         if tgt_in is not None and tgt_in.shape != size.shape:
             raise NotCheckableError("in the loss, logits and decoder input do not have the same length.")
         return LossTrace(
-            src=shown[0] if len(shown) > 1 else None,
+            src=src,
             tgt_in=tgt_in,
             labels=torch.where(size > 0, labels, self.special.tgt_pad) if is_clear else None,
             gradient=size,
@@ -288,6 +321,47 @@ class AnyModel(BlackBox):
             uniform=loss.item(),
             rises=bool(at_label.numel()) and bool((at_label > 0).all()),
         )
+
+    def _ids_of(self, given: Mapping[str, Any]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Return the source (B, S) and the decoder input (B, T) in a call of the model, None where it shows none.
+
+        They are known by their names in Hugging Face's models, else by their order.
+        """
+        signature, names = signature_of(self.forward), ("input_ids", "decoder_input_ids")[: len(self._given)]
+        if signature is not None and set(names) <= set(signature.parameters):
+            found = [given.get(name) for name in names]
+        else:
+            found = [each for each in given.values() if is_ids(each)]
+            found = found[: len(names)] if len(found) >= len(names) else [None] * len(names)
+        src, tgt_in = (self.turned(each) if is_ids(each) else None for each in (found[0], found[-1]))
+        return src if len(names) > 1 else None, tgt_in
+
+    def _take_masks(self, given: Mapping[str, Any]) -> None:
+        """From now on hide the ids that the masks in a call by Hugging Face's names hide; without a mask, none.
+
+        Otherwise the checks would speak of a mask that training does not have.
+        """
+        if len(self._given) < 2 or not takes_names(self.forward):
+            return
+        source = self._hidden(given, *MASKS[0], unseen={self.special.src_pad})
+        target = self._hidden(given, *MASKS[1], unseen=set())
+        source = self.call.hidden if source is None else source
+        self.call = replace(self.call, hidden=source, hidden_target=target or ())
+
+    def _hidden(self, given: Mapping[str, Any], read: str, name: str, *, unseen: set[int]) -> tuple[int, ...] | None:
+        """Return the ids that a mask hides, and of ``unseen`` those that it does not show; None if it is not known."""
+        ids, mask = given.get(read), given.get(name)
+        if not is_ids(ids):
+            return None
+        mask = torch.ones_like(ids) if mask is None else mask
+        if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape:
+            self.mask_doubts[name] = f"{name} in the loss is {described(mask)}, not one number for each id."
+            return None
+        hidden, visible = (set(ids[each].unique().tolist()) for each in (mask == 0, mask != 0))
+        if hidden & visible:
+            self.mask_doubts[name] = f"{name} in the loss hides some positions of an id and not others."
+            return None
+        return tuple(sorted(hidden | (unseen - visible)))
 
     def turned(self, tensor: torch.Tensor) -> torch.Tensor:
         """Convert a tensor from the model's layout to batch first, or back."""

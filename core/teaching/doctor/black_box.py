@@ -46,6 +46,7 @@ class Rounding:
         return change <= max(self.floor, self.share * effect)
 
 
+MASKED = 5e3  # by which a masked logit is below the largest one: masks add -1e4 or less, and no training does
 ROUNDING = {torch.float64: Rounding(1e-9, 1e-6), torch.float32: Rounding(5e-5, 1e-4)}
 
 
@@ -110,21 +111,33 @@ def lengths(ids: torch.Tensor, pad: int) -> torch.Tensor:
     return (positions * (ids != pad)).amax(dim=1)
 
 
+def is_masked(logits: torch.Tensor) -> torch.Tensor:
+    """Return where a model hides a token from its predictions, (B, T, V) bool: as by -inf, or by -1e9."""
+    return logits < logits.amax(dim=-1, keepdim=True) - MASKED
+
+
+def spread(logits: torch.Tensor) -> torch.Tensor:
+    """Return the standard deviation of logits (B, T, V) that are finite and not masked."""
+    return logits[logits.isfinite() & ~is_masked(logits)].std(correction=0).clamp(min=1e-30)
+
+
 def largest_change(before: torch.Tensor, after: torch.Tensor, where: torch.Tensor | None = None) -> float:
     """Return the largest absolute change, in standard deviations of ``before``; infinity if one became not finite.
 
-    Values that are infinite in both do not count: a model may set the logits of PAD to -inf.
+    Tokens that are masked in both do not count, nor values that are infinite in both.
 
     Args:
         before, after: (B, T, V) float.
         where: the positions to compare, (B, T) bool; None for all.
     """
-    spread = before[before.isfinite()].std(correction=0).clamp(min=1e-30)
+    scale = spread(before)
     if where is not None:
         before, after = before[where], after[where]
     if not before.numel():
         return 0.0
+    counts = ~(is_masked(before) & is_masked(after))
+    before, after = before[counts], after[counts]
     finite = before.isfinite()
     if not finite.any() or not torch.equal(finite, after.isfinite()):
         return float("inf")
-    return ((before[finite] - after[finite]).abs().max() / spread).item()
+    return ((before[finite] - after[finite]).abs().max() / scale).item()

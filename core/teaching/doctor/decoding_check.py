@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from core.teaching.doctor.any_model import AnyModel
-from core.teaching.doctor.black_box import NotCheckableError
+from core.teaching.doctor.black_box import NotCheckableError, spread
 from core.teaching.doctor.finding import Finding
 
 TIE = 1e-3  # standard deviations of the logits; of two predictions that are closer, either is right
@@ -14,6 +14,8 @@ TIE = 1e-3  # standard deviations of the logits; of two predictions that are clo
 @torch.no_grad()
 def check_decoding(subject: AnyModel, decode: Callable[[torch.Tensor], torch.Tensor]) -> Finding:
     """Each decoded token, up to EOS, is the model's prediction when it reads the decoded tokens before it.
+
+    EOS at the last step may be another: it ends what is as long as decoding allows.
 
     Args:
         subject: in evaluation mode.
@@ -39,15 +41,22 @@ def check_decoding(subject: AnyModel, decode: Callable[[torch.Tensor], torch.Ten
         raise NotCheckableError("decode returns no token.")
     logits = subject.logits(src, read)
     lost = logits.amax(dim=-1) - logits.gather(-1, produced[..., None])[..., 0]
-    differs = counts & (lost > TIE * logits.std())
+    differs = counts & (lost > TIE * spread(logits))
+    forced = torch.zeros_like(differs)  # as Hugging Face's generate ends what has the maximum length
+    forced[:, -1] = differs[:, -1] & (produced[:, -1] == special.eos) & counts[:, :-1].any(dim=1)
+    counts, differs = counts & ~forced, differs & ~forced
     fraction = (differs.sum() / counts.sum()).item()
     if not differs.any():
         sentence = f"All {int(counts.sum())} tokens decoded are those that forward predicts for the tokens before."
+        if forced.any():
+            sentence += (
+                f" EOS at the last step is not, {int(forced.sum())} times, and does not count: it may be forced."
+            )
         return Finding(name, "green", sentence, fraction)
     first = int(differs.any(dim=0).int().argmax())
     sentence = (
         f"{fraction:.0%} of the decoded tokens are not those that forward predicts for the tokens before them, the "
-        f"first at step {first + 1}. Possible causes: a cache or positions off by one, another mask, dropout, or "
-        "another beginning than BOS."
+        f"first at step {first + 1}. Possible causes: a cache or positions off by one, another mask, dropout, another "
+        "beginning than BOS, or a rule that forces or forbids tokens."
     )
     return Finding(name, "red", sentence, fraction)

@@ -1,5 +1,6 @@
 """Diagnose any model from its logits and, if they are passed, its loss and optimizer."""
 
+import inspect
 import math
 import sys
 import time
@@ -22,7 +23,7 @@ from core.teaching.doctor.any_model import IN_PLACE, AnyModel, Loss, LossTrace, 
 from core.teaching.doctor.black_box import NO_ID, ROUNDING, NotCheckableError, SpecialIds
 from core.teaching.doctor.decoding_check import check_decoding
 from core.teaching.doctor.finding import FORWARD, Examination, Finding, not_checked
-from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check_forward
+from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check_forward, of_no_row
 from core.teaching.doctor.language_model import LanguageModel
 
 COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
@@ -64,8 +65,8 @@ def diagnose(
     Args:
         forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that adds
             masks or extracts the logits from the model's result. A tuple that begins with the logits or a result with
-            ``logits`` will do. A model of Hugging Face is called by the names of its arguments. A language model is
-            called as ``forward(ids)``.
+            ``logits`` will do. A model of Hugging Face is called by the names of its arguments, with an attention
+            mask as in the loss, or without a loss one that hides PAD. A language model is called as ``forward(ids)``.
         src: (B, S) int64, a batch as training uses it, padded on the right; None for a language model.
         tgt: (B, T) int64, BOS, the target, EOS, PAD; without BOS, it is prepended. The decoder input is ``tgt[:,
             :-1]``. Of a language model, the sequences as training uses them.
@@ -143,8 +144,8 @@ class _Diagnosis:
 
     def checks(self) -> Iterable[Check]:
         """Yield each check when those before it are made."""
+        self._read_loss()  # which shows how training calls the model
         yield FORWARD, self._forward
-        self._read_loss()
         yield "logits", self._usable(self._outputs)
         yield "loss sign", self._loss_sign
         if not self.is_language_model:
@@ -170,6 +171,7 @@ class _Diagnosis:
             "PAD influence": self._pad_influence,
             "PAD after the target": self._usually(self._target_pad),
             "target order": self._target_order,
+            "hidden tokens": self._hidden_tokens,
         }
         for name, check in perturbation_checks.CHECKS.items():
             if name == "PAD influence" and self.is_language_model:
@@ -184,7 +186,14 @@ class _Diagnosis:
     def _forward(self) -> Finding:
         """The model returns finite logits, the same for the same input."""
         self.unusable = "the forward pass does not work on this batch."
-        finding, self.unusable = check_forward(self.subject)
+        try:
+            finding, self.unusable = check_forward(self.subject)
+        except IndexError as error:
+            subject = self.subject
+            sides = (
+                {"tgt": subject.ids} if isinstance(subject, LanguageModel) else {"src": subject.src, "tgt": subject.tgt}
+            )
+            raise NotCheckableError(of_no_row(error, sides)) from error
         if self.unusable == NOT_REPEATABLE and self.subject.model is None:
             reason = finding.sentence.removeprefix("In evaluation mode ").rstrip(".")
             return not_checked(FORWARD, f"{reason}. Switch the model to evaluation mode, or pass it as model=.")
@@ -263,7 +272,7 @@ class _Diagnosis:
             return self._copying()
         trace = self._traced()
         if trace.tgt_in is None:
-            return not_checked(name, "the call of the model does not show the decoder input as its second ids.")
+            return not_checked(name, "the call of the model in the loss does not show the decoder input.")
         special = subject.special
         if self.is_language_model:
             special = replace(special, bos=NO_ID)  # sequences may be cut out of a longer text
@@ -320,7 +329,7 @@ class _Diagnosis:
         """In the loss the model reads the sources."""
         name, src = "source in the loss", self._traced().src
         if src is None or len(src) != len(self.subject.src):
-            return not_checked(name, "the call of the model does not show all sources as its first ids.")
+            return not_checked(name, "the call of the model in the loss does not show all sources.")
         length = min(src.shape[1], self.subject.src.shape[1])  # PAD may have been cut off
         if torch.equal(src[:, :length], self.subject.src[:, :length]):
             return Finding(name, "green", "In the loss the model reads the sources.")
@@ -361,6 +370,8 @@ class _Diagnosis:
     def _pad_influence(self) -> Finding:
         if self.subject.special.src_pad == self.subject.special.eos:
             return not_checked("PAD influence", SAME_ID)
+        if "attention_mask" in self.subject.mask_doubts:
+            return not_checked("PAD influence", self.subject.mask_doubts["attention_mask"])
         return perturbation_checks.check_pad_influence(self.subject)
 
     def _target_pad(self) -> Finding:
@@ -374,6 +385,11 @@ class _Diagnosis:
         if self.leaks:
             return not_checked("target order", "later tokens change earlier logits.")
         return perturbation_checks.check_target_order(self.subject)
+
+    def _hidden_tokens(self) -> Finding:
+        if self.subject.mask_doubts:
+            return not_checked("hidden tokens", " ".join(self.subject.mask_doubts.values()))
+        return perturbation_checks.check_hidden_tokens(self.subject)
 
     # --- attention -------------------------------------------------------------------------------------------------
 
@@ -477,9 +493,11 @@ class _Diagnosis:
         if forgotten:
             sentence = f"{len(forgotten)} parameters are not in the optimizer, the first is {forgotten[0]}."
             return Finding(name, "red", sentence, float(len(forgotten)))
-        rate = max(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
-        if rate == 0:
+        rates = [float(group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
+        if rates and not any(rates):
             return not_checked(name, "the optimizer's learning rate is 0 now.")
+        if any(each.default is each.empty for each in inspect.signature(optimizer.step).parameters.values()):
+            return not_checked(name, "the optimizer's step needs a closure, which is not passed.")
         with restored(model, optimizer):
             trained = [each for each in model.parameters() if each.requires_grad]
             before = [each.detach().clone() for each in trained]
@@ -489,4 +507,5 @@ class _Diagnosis:
             fraction = learning_checks.update_fraction(before, trained)
         if fraction is not None and not math.isfinite(fraction) and not math.isfinite(loss.item()):
             return not_checked(name, "the loss is not finite.")
-        return learning_checks.judge_update(fraction, f"At the optimizer's present learning rate, {rate:.2g},")
+        rate = f"At the optimizer's present learning rate, {max(rates):.2g}," if rates else "At the rate that it sets,"
+        return learning_checks.judge_update(fraction, rate)

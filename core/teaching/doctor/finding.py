@@ -93,7 +93,7 @@ class Examination:
         passed = sum(each.light == "green" for each in self.findings)
         reason = next((each.sentence for each in self.findings if each.check == FORWARD), "").split(": ", 1)[-1]
         parts = [
-            "" if self.could_run else f"could not run the model: {reason}",
+            "" if self.could_run else f"could not run the model: {reason.rstrip('.')}",
             f"FAILED: {failed}" + (f" (diagnosis: {bugs})" if bugs else "") if failed else "",
             "nothing failed" if self.ok else "",
             f"warnings: {warned}" if warned else "",

@@ -1,7 +1,7 @@
 """The check of the forward pass: logits are finite, and two calls with the same input agree."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -37,6 +37,16 @@ def check_forward(subject: BlackBox) -> tuple[Finding, str]:
         sentence = f"In evaluation mode two calls with the same input differ, by {change:.2g} standard deviations"
         return Finding(FORWARD, "red", f"{sentence}: {_randomness(subject, calls)}", change), NOT_REPEATABLE
     return Finding(FORWARD, "green", f"Logits have the shape {tuple(logits.shape)} and are finite.", change), ""
+
+
+def of_no_row(error: IndexError, sides: Mapping[str, torch.Tensor]) -> str:
+    """Return why a table has no row for an id, as a sentence; ``sides`` are the ids (B, T) int64 by their argument."""
+    cause = f"IndexError: {' '.join(str(error).split())[:300]}"
+    for name, ids in sides.items():
+        if (least := int(ids.min())) < 0:
+            return f"{name} has {least}, which is no id: pass it padded with the PAD that the model reads ({cause})."
+    sizes = [f"{name} has ids up to {int(ids.max())} in {ids.shape[1]} columns" for name, ids in sides.items()]
+    return f"{cause}; {' and '.join(sizes)}."
 
 
 def _randomness(subject: BlackBox, calls: FunctionCalls) -> str:

@@ -34,6 +34,11 @@ class LanguageModel(AnyModel):
         self.src, self.tgt = ids[:, :num_prompt], ids[:, num_prompt:]
 
     @property
+    def sides(self) -> dict[str, torch.Tensor]:
+        """The ids that were given, (B, T) int64 by the name of the argument."""
+        return {"tgt": self.ids}
+
+    @property
     def targets(self) -> torch.Tensor:
         """(B, T) int64: the tokens that training predicts, those of the prompt included."""
         return self.ids[:, 1:]
