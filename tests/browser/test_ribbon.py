@@ -189,6 +189,8 @@ def test_another_head_draws_other_lines_and_step_by_step_hides_what_comes_later(
     decode(page, text)
     expect(ribbon.locator(".above .word")).to_have_text(words_and_weights(run, text)[0])
     expect(ribbon.locator("select")).to_have_value("1.mean")  # the choice stays for other inputs
+    page.set_viewport_size({"width": 320, "height": 700})
+    page.wait_for_function("() => innerWidth === 320")
     hidden = ribbon.evaluate(  # at once: a busy browser may play it to its end before the next call
         """(ribbon) => {
             ribbon.querySelector(".play").click();
@@ -196,7 +198,6 @@ def test_another_head_draws_other_lines_and_step_by_step_hides_what_comes_later(
         }"""
     )
     assert hidden == [False, *[True] * (len(hidden) - 1)]
-    page.set_viewport_size({"width": 320, "height": 700})
     page.clock.run_for(700 * (len(hidden) - 1))
     expect(ribbon.locator(".below .word").last).to_be_in_viewport(ratio=1)  # the row scrolls with what is played
     page.set_viewport_size(LAPTOP)

@@ -72,6 +72,18 @@ class Writing(nn.Module):
         return self.out(self.norm(self.rows(ids)))
 
 
+def test_examinations_that_overlap_turn_fused_layers_off_until_the_last_ends():
+    enabled = torch.backends.mha.get_fastpath_enabled
+    first, second = examined(None), examined(None)
+    assert enabled()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not enabled()
+    second.__exit__(None, None, None)
+    assert enabled()
+
+
 def test_what_a_model_writes_into_its_tensors_is_undone():
     model, ids = Writing(), IDS.flatten()
     model(ids).sum().backward()

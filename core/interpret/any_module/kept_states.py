@@ -2,8 +2,9 @@
 
 import random
 import sys
+import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -112,21 +113,42 @@ def examined(model: nn.Module | None) -> Iterator[None]:
     PyTorch's fused encoder layers are turned off: they remove PAD, and the decoder's mask would no longer fit. Models
     that ``torch.compile`` has compiled run as they are written, so that their calls are seen.
     """
-    fused = torch.backends.mha.get_fastpath_enabled()
     gpus = sorted({each.device.index for each in model.parameters() if each.is_cuda}) if model is not None else []
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with random_states_kept(gpus), modules_kept(model), _without_compiler():
-            if model is not None:
-                model.eval()
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
+    with random_states_kept(gpus), modules_kept(model), _AS_WRITTEN:
+        if model is not None:
+            model.eval()
+        yield
 
 
-def _without_compiler() -> AbstractContextManager[object]:
-    has_compiled = "torch._dynamo" in sys.modules  # which takes a second to import
-    return torch.compiler.set_stance("force_eager") if has_compiled else nullcontext()
+class _AsWritten:
+    """Turns off what replaces modules by fused ones, from the first of the examinations that overlap to the last one.
+
+    PyTorch's switches are those of the whole process; a page examines models of several visitors at a time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entered = 0
+        self._switches = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._entered += 1
+            if self._entered == 1:
+                is_fused = torch.backends.mha.get_fastpath_enabled()
+                self._switches.callback(torch.backends.mha.set_fastpath_enabled, is_fused)
+                torch.backends.mha.set_fastpath_enabled(False)
+                if "torch._dynamo" in sys.modules:  # which takes a second to import
+                    self._switches.enter_context(torch.compiler.set_stance("force_eager"))
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._entered -= 1
+            if not self._entered:
+                self._switches.close()
+
+
+_AS_WRITTEN = _AsWritten()
 
 
 @contextmanager
