@@ -77,6 +77,7 @@ def execute_here(clone, monkeypatch, own_plugins) -> Callable[..., dict[str, Any
     """Return a function like ``execute`` that needs no second process; the notebooks as they are get their own."""
     monkeypatch.chdir(clone)
     monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.setattr("torch.backends.mha._is_fastpath_enabled", True)  # a notebook turns it off
 
     def run(name: str, expressions: Mapping[str, str], parameters: Mapping[str, Any]) -> dict[str, Any]:
         given = json.dumps([code_cells(name), parameters, expressions])
