@@ -94,8 +94,14 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
     expect(row).to_contain_text(NICKNAME)
     expect(row).to_contain_text("no run yet")
 
-    # The student asks for help, the teacher answers
+    # The student asks for help without a connection, and again; the teacher answers
+    student.context.set_offline(True)
     line.locator(".help").click()
+    expect(line.get_by_role("alert")).to_contain_text("Not sent")
+    student.context.set_offline(False)
+    errors.clear()
+    line.locator(".help").click()
+    expect(line.get_by_role("alert")).to_have_count(0)
     expect(row.locator(".sign.help")).to_contain_text("needs help")
     row.locator(".helped").click()
     expect(row.locator(".sign.help")).to_have_count(0)

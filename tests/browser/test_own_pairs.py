@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from core.server import Runs
 from core.server.access import VisitorRuns
 from core.tasks.ingest import StagingArea
-from tests.browser.chromium import CHROMIUM
+from tests.browser.chromium import CHROMIUM, PHONE
 from tests.support.run_helpers import wait_for
 from ui.forms import own_data
 from ui.updates import Updates
@@ -181,3 +181,10 @@ def test_two_files_with_any_suffix_and_test_sets_named_after_their_files(page: P
     facts = page.locator("#own-preview .facts")
     expect(facts).to_contain_text("long (4), short (3)")
     expect(facts).to_contain_text("validation pairs5, marked as held out")
+
+
+def test_on_a_phone_the_form_below_the_settings_comes_into_view(page: Page):
+    page.set_viewport_size(PHONE)
+    page.locator("#preset-picker .settings").click()
+    page.get_by_role("button", name="Your own pairs").click()
+    expect(page.locator("#own-data").get_by_role("heading", name="Your own pairs")).to_be_in_viewport()

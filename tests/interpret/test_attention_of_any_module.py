@@ -233,7 +233,9 @@ def test_refusals_say_what_was_seen():
 
 
 def test_blocks_whose_weights_have_another_shape_are_named():
-    with pytest.warns(match=r"^no heads of encoder: of another shape were softmax \(2, 4, 10, 13\) on one pair"):
+    with pytest.warns(
+        match=r"^no heads of encoder: other calls have other shapes, softmax \(2, 4, 10, 13\) on one pair"
+    ):
         tables = lab.attention(Windowed(), SRC, TGT_IN, pair=1, pad=0)
     assert {each.split(".")[0] for each in tables} == {"cross", "decoder"}
 

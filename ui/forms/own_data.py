@@ -26,7 +26,12 @@ from ui.updates import Updates, by_name
 AUTOMATIC = "automatic"
 OPEN = """() => {
   document.body.dataset.side = "own";
-  scrollTo(0, 0);
+  const show = (frames) => { // it is beside the settings, or below them
+    const form = document.querySelector("#own-data");
+    if (form?.offsetHeight) form.scrollIntoView();
+    else if (frames) requestAnimationFrame(() => show(frames - 1)); // the form is built now
+  };
+  show(100);
   return { __type__: "update", visible: true };
 }"""
 WITH_EDITS = """(preview, ...given) => {

@@ -199,9 +199,8 @@ def _missing(blocks: Sequence[Block], others: Sequence[str]) -> str:
     seen = [each for each in dict.fromkeys(others) if each.count(",") > 1]  # of matrices
     if not blocks or not seen:
         return ""  # such as a recurrent encoder, which has no attention
-    return (
-        f"no heads of {' and '.join(blocks)}: of another shape were {', '.join(seen[:MAX_SEEN])} on one pair, run twice"
-    )
+    shapes = ", ".join(seen[:MAX_SEEN])
+    return f"no heads of {' and '.join(blocks)}: other calls have other shapes, {shapes} on one pair, run twice"
 
 
 def _nothing(src: torch.Tensor, tgt_in: torch.Tensor | None, others: Sequence[str], batch_first: bool) -> str:

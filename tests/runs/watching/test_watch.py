@@ -237,7 +237,7 @@ def test_a_language_model_is_diagnosed_on_its_sequences(tmp_path, ignored):
     ("model", "batch", "note"),
     [
         (styles.Recurrent(attends=False), BATCH, "no heads: no softmax whose weights have the shape"),
-        (Windowed(), BATCH, "no heads of encoder: of another shape were softmax"),
+        (Windowed(), BATCH, "no heads of encoder: other calls have other shapes, softmax"),
         (
             Language(uneven=True),
             (BATCH[1], BATCH[2]),

@@ -61,8 +61,8 @@ export const isTitle = (title, id = null) => [...runs.values()].some((run) => ru
 
 /** A title with a number that is above those of all other runs with this stem, and at least the first. */
 function numbered(stem, first) {
-  const numbers = [...runs.values()].map(({ title }) => (title.startsWith(stem + " ") ? Number(title.slice(stem.length + 1)) || 0 : 0));
-  return stem + " " + Math.max(first, 1 + Math.max(...numbers));
+  const numbers = [...runs.values()].filter(({ title }) => title.startsWith(stem + " ")).map(({ title }) => title.slice(stem.length + 1));
+  return stem + " " + Math.max(first, ...numbers.filter((each) => /^\d{1,9}$/.test(each)).map((each) => 1 + Number(each)));
 }
 
 /** The training step of a run's best weights, or its last while it has none. */
