@@ -11,7 +11,7 @@ from core.server.registry import Runs
 from core.server.steady_time import steady_time
 from core.server.stored_class import Class, Handout, Student
 
-BY_TEACHER = "stopped and saved by the teacher of the class; press Resume to continue"
+BY_TEACHER = "stopped and saved by the teacher of the class"
 AWAY_SECONDS = 90.0  # since the student's page last asked: browsers let a hidden page ask once a minute
 RESULT_COLUMNS = (
     "nickname",

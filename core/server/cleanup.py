@@ -66,7 +66,7 @@ class Cleanup:
     def _reason_to_stop(self, live: LiveRun) -> str:
         limits = self._limits
         if limits.idle_minutes is not None and self._seconds_away(live.owner) > 60 * limits.idle_minutes:
-            return f"stopped after {limits.idle_minutes} minutes without a visit; press Resume to continue"
+            return f"stopped after {limits.idle_minutes} minutes without a visit"
         if limits.max_minutes is not None and live.seconds_in_training() > 60 * limits.max_minutes:
             return f"stopped after {limits.max_minutes} minutes, the limit for training without a break"
         return ""

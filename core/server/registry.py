@@ -40,7 +40,7 @@ from core.storage.error_messages import explain_error
 from core.storage.tensor_file import MAX_HEADER_BYTES
 
 CLASSES = ".classes"  # folder beside the runs; no run can have this name
-AFTER_CLASS = "stopped and saved because you are no longer in the class; press Resume to continue"
+AFTER_CLASS = "stopped and saved because you are no longer in the class"
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
 SECONDS_BETWEEN_OPENINGS = 3600.0  # of a shared run that are recorded

@@ -9,12 +9,12 @@ from core.storage.errors import LabError
 
 _SERVER_LOST = 255  # exit code of a process that cannot be known, since the process that it was forked from has ended
 _ADVICE = (
-    "data saved before is kept. Press Resume to continue from the last save; if it happens again, use a smaller model "
-    "or a smaller training.batch_size"
+    "data saved before is kept. Resume the run to continue from the last save; if it happens again, use a smaller "
+    "model or a smaller training.batch_size"
 )
 NOT_STARTED = (
     "the training process could not be started: the server has too little memory or too many open files; data saved "
-    "before is kept. Press Resume to try again"
+    "before is kept. Resume the run to try again"
 )
 
 

@@ -17,7 +17,7 @@ from core.server.training_process import TrainingProcess, TrainingProcesses
 
 MAX_FAILED_RUNS = 20
 SECONDS_IN_FRONT = 60.0  # that a run trains before it makes way for one of somebody else that waits
-_SHUTDOWN = "stopped and saved because the server shut down; press Resume to continue"
+_SHUTDOWN = "stopped and saved because the server shut down"
 _log = logging.getLogger(__name__)
 
 

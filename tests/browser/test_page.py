@@ -220,7 +220,7 @@ def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(pa
 
 @pytest.mark.slow
 def test_a_notice_of_a_run_is_shown_until_it_is_closed(page: Page, runs: Runs):
-    name, text = "noted", "stopped and saved because the server shut down; press Resume to continue"
+    name, text = "noted", "stopped and saved because the server shut down"
     shown = "Stopped and saved because the server shut down; press Resume to continue"
     folder = RunFolder.create(runs.root, load_preset("tiny"), name=name, status="stopped")
     folder.write_info(folder.read_info().model_copy(update={"message": text}))

@@ -39,7 +39,7 @@ def test_an_untrained_model_is_recognized(tiny, task, pairs):
     model = build_model(tiny.model, task, torch.Generator().manual_seed(0))
     opening, found = texts(model, task, pairs, TrainingOutcome(0, 8, "it diverged", None, 2.565))
     assert opening.startswith("This model does not solve its task: 0 of 60")
-    assert "Training is not finished: 0 of 8 steps are done. It ended because: it diverged." in found
+    assert "Training is not finished: 0 of 8 steps are done. The run's message: it diverged." in found
     assert "The model has learned almost nothing: its loss is" in found
     assert re.search(r"a uniform guess has 2\.5[67]", found)
 

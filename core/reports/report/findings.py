@@ -117,7 +117,7 @@ def _unfinished(training: TrainingOutcome) -> str:
     if training.stopped_early:
         return f"Training {training.message}; {training.steps:,} steps were planned."
     sentence = f"Training is not finished: {training.step:,} of {training.steps:,} steps are done."
-    return f"{sentence} It ended because: {training.message}." if training.message else sentence
+    return f"{sentence} The run's message: {training.message}." if training.message else sentence
 
 
 def _not_learned(measurements: ReportMeasurements, training: TrainingOutcome) -> str:

@@ -82,9 +82,9 @@ export function mount({ element, trigger, props, server, watch }) {
     setText(part("rate"), active ? rateText(latest) : "");
   }
 
-  /** A run's message as a sentence, without the advice to press a button that the visitor does not have. */
-  function noticeOf({ message, resumable }) {
-    const text = resumable ? message : message.replace("; press Resume to continue", "");
+  /** A run's message as a sentence, with what to do if it was stopped and the visitor can resume it. */
+  function noticeOf({ message, status, resumable }) {
+    const text = resumable && status === "stopped" ? message + "; press Resume to continue" : message;
     return text.replace(/^[a-z]+ /, (word) => word[0].toUpperCase() + word.slice(1));
   }
 
