@@ -2,8 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeGuard
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeGuard
 
 import torch
 from torch import nn
@@ -80,9 +80,66 @@ class ModelCall:
             )
         return logits
 
+    def ids_in(self, arguments: Mapping[str, Any], count: int) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """Return the source (B, S) and the decoder input (B, T) in a call of the model, None where it shows none.
+
+        They are known by their names in Hugging Face's models, otherwise by their order.
+
+        Args:
+            arguments: those of the call, by name.
+            count: 2, or 1 for a language model, whose ids are the decoder input.
+        """
+        signature, names = signature_of(self.forward), ("input_ids", "decoder_input_ids")[:count]
+        if signature is not None and set(names) <= set(signature.parameters):
+            found = [arguments.get(name) for name in names]
+        else:
+            found = [each for each in arguments.values() if is_ids(each)]
+            found = found[:count] if len(found) >= count else [None] * count
+        src, tgt_in = (self.turned(each) if is_ids(each) else None for each in (found[0], found[-1]))
+        return src if count > 1 else None, tgt_in
+
+    def masked_as(self, arguments: Mapping[str, Any], pad: int) -> tuple[Self, dict[str, str]]:
+        """Return the call that hides what the masks in a call by Hugging Face's names hide; without a mask, nothing.
+
+        Args:
+            arguments: those of the call, by name.
+            pad: the id of PAD in sources, which is hidden if the call does not show it.
+
+        Returns:
+            The call, and why a mask is not passed, as a sentence by the name of the mask.
+        """
+        if not takes_names(self.forward):
+            return self, {}
+        doubts, found = dict[str, str](), list[tuple[int, ...] | None]()
+        for (read, name), unseen in zip(MASKS, ({pad}, set[int]()), strict=True):
+            try:
+                found.append(_hidden_ids(arguments.get(read), arguments.get(name), unseen))
+            except InputError as error:
+                doubts[name] = f"{name} in the loss {error}"
+                found.append(None)
+        source, target = found
+        return replace(self, hidden=self.hidden if source is None else source, hidden_target=target or ()), doubts
+
     def turned(self, tensor: torch.Tensor) -> torch.Tensor:
         """Convert a tensor from the model's layout to batch first, or back."""
         return tensor if self.batch_first else tensor.transpose(0, 1)
+
+
+def _hidden_ids(ids: Any, mask: Any, unseen: set[int]) -> tuple[int, ...] | None:
+    """Return the ids that a mask hides, and of ``unseen`` those that it does not show; None if there are no ids.
+
+    Raises:
+        InputError: the mask does not hide all positions of an id, or none.
+    """
+    if not is_ids(ids):
+        return None
+    mask = torch.ones_like(ids) if mask is None else mask
+    if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape:
+        raise InputError(f"is {described(mask)}, not one number for each id.")
+    hidden, visible = (set(ids[each].unique().tolist()) for each in (mask == 0, mask != 0))
+    if hidden & visible:
+        raise InputError("hides some positions of an id and not others.")
+    return tuple(sorted(hidden | (unseen - visible)))
 
 
 def module_of(forward: Forward, model: nn.Module | None = None) -> nn.Module | None:

@@ -1,10 +1,9 @@
 """A user's model under examination: a function from ids to logits, a batch of its pairs, and optionally its loss."""
 
-import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,17 +12,11 @@ from torch import nn
 
 from core.interpret.any_module.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
 from core.interpret.any_module.calling import (
-    MASKS,
     Forward,
     ModelCall,
     checked_ids,
     described,
-    is_ids,
-    logits_of,
     module_of,
-    named_arguments,
-    signature_of,
-    takes_names,
 )
 from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import computing_in
@@ -38,6 +31,7 @@ from core.teaching.doctor.black_box import (
     largest_change,
     lengths,
 )
+from core.teaching.doctor.loss_trace import ConstantLogits, LossTrace
 
 FEW = 8  # number of pairs for checks that need only a few
 NUM_PAD = 3  # tokens appended to a source if the maximum length is unknown
@@ -48,30 +42,6 @@ FAR = 1.5  # times the second largest gradient; of a label that no sign shows
 IN_PLACE = "With cross-entropy in place of your loss: "
 
 Loss = Callable[..., torch.Tensor]
-
-
-@dataclass(frozen=True)
-class LossTrace:
-    """The effect of a loss on the logits of a batch, read from its gradient.
-
-    Attributes:
-        src: (B, S) int64, the source that the model reads; None if the call does not show it.
-        tgt_in: (B, T) int64, the decoder input; None if the call does not show it.
-        labels: (B, T) int64, the token that each position must predict; PAD at positions that do not count. None if the
-            gradient does not show it.
-        gradient: (B, T) float, the weight of each position: the size of the gradient.
-        takes_logits: whether the loss normalizes over the vocabulary itself, as ``nn.CrossEntropyLoss`` does.
-        uniform: the loss if all tokens are equally likely everywhere.
-        rises: whether the loss rises where a label becomes more likely.
-    """
-
-    src: torch.Tensor | None
-    tgt_in: torch.Tensor | None
-    labels: torch.Tensor | None
-    gradient: torch.Tensor
-    takes_logits: bool
-    uniform: float
-    rises: bool
 
 
 class AnyModel(BlackBox):
@@ -272,6 +242,9 @@ class AnyModel(BlackBox):
     def trace_loss(self, *, with_pad: bool = False) -> LossTrace:
         """Call the loss with constant logits instead of the model's, and read its effect from the gradient.
 
+        From now on the model is called with the masks of that call; otherwise the checks would speak of masks that
+        training does not have.
+
         Args:
             with_pad: append a column of PAD to the targets.
 
@@ -280,88 +253,17 @@ class AnyModel(BlackBox):
         """
         if self.loss is None:
             raise NotCheckableError("pass loss=, a function of forward, src and tgt.")
-        calls: list[tuple[dict[str, Any], torch.Tensor]] = []
-
-        def replaced(args: tuple, kwargs: Mapping[str, Any], output: Any) -> torch.Tensor:
-            logits = logits_of(output)
-            size = logits.shape[-1]
-            is_log = bool(logits.detach().logsumexp(dim=-1).abs().max() < 1e-2)
-            uniform = -math.log(size) if is_log else 1 / size  # as logits both mean that all tokens are equally likely
-            constant = torch.full_like(logits, uniform).requires_grad_()
-            calls.append((named_arguments(self.forward, args, kwargs), constant))
-            return constant if isinstance(output, torch.Tensor) else _with_logits(output, constant)
-
-        with self._intercepted(replaced) as forward:
-            *others, tgt = self._given
-            if with_pad:
-                tgt = self.turned(F.pad(self.turned(tgt), (0, 1), value=self.special.tgt_pad))
-            loss = self.loss(forward, *others, tgt)
-        if len(calls) != 1:
-            raise NotCheckableError(f"the loss calls its first argument {len(calls)} times; it must call it once.")
-        given, constant = calls[0]
-        src, tgt_in = self._ids_of(given)
-        self._take_masks(given)
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            raise NotCheckableError(f"loss returns {described(loss)}; it must return one number that has a gradient.")
-        gradient = torch.autograd.grad(loss.reshape(()), constant, allow_unused=True)[0]
-        if gradient is None:
-            raise NotCheckableError("the loss is not computed from the logits, but inside the model; pass your own.")
-        gradient = self.turned(gradient)
-        size = gradient.abs().sum(dim=-1)
-        labels, is_clear = _labels(gradient)
-        at_label = gradient.gather(-1, labels[..., None])[..., 0][size > 0]
-        if tgt_in is not None and tgt_in.shape != size.shape:
-            raise NotCheckableError("in the loss, logits and decoder input do not have the same length.")
-        return LossTrace(
-            src=src,
-            tgt_in=tgt_in,
-            labels=torch.where(size > 0, labels, self.special.tgt_pad) if is_clear else None,
-            gradient=size,
-            takes_logits=bool((gradient > 0).any() and (gradient < 0).any()),
-            uniform=loss.item(),
-            rises=bool(at_label.numel()) and bool((at_label > 0).all()),
-        )
-
-    def _ids_of(self, given: Mapping[str, Any]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-        """Return the source (B, S) and the decoder input (B, T) in a call of the model, None where it shows none.
-
-        They are known by their names in Hugging Face's models, else by their order.
-        """
-        signature, names = signature_of(self.forward), ("input_ids", "decoder_input_ids")[: len(self._given)]
-        if signature is not None and set(names) <= set(signature.parameters):
-            found = [given.get(name) for name in names]
-        else:
-            found = [each for each in given.values() if is_ids(each)]
-            found = found[: len(names)] if len(found) >= len(names) else [None] * len(names)
-        src, tgt_in = (self.turned(each) if is_ids(each) else None for each in (found[0], found[-1]))
-        return src if len(names) > 1 else None, tgt_in
-
-    def _take_masks(self, given: Mapping[str, Any]) -> None:
-        """From now on hide the ids that the masks in a call by Hugging Face's names hide; without a mask, none.
-
-        Otherwise the checks would speak of a mask that training does not have.
-        """
-        if len(self._given) < 2 or not takes_names(self.forward):
-            return
-        source = self._hidden(given, *MASKS[0], unseen={self.special.src_pad})
-        target = self._hidden(given, *MASKS[1], unseen=set())
-        source = self.call.hidden if source is None else source
-        self.call = replace(self.call, hidden=source, hidden_target=target or ())
-
-    def _hidden(self, given: Mapping[str, Any], read: str, name: str, *, unseen: set[int]) -> tuple[int, ...] | None:
-        """Return the ids that a mask hides, and of ``unseen`` those that it does not show; None if it is not known."""
-        ids, mask = given.get(read), given.get(name)
-        if not is_ids(ids):
-            return None
-        mask = torch.ones_like(ids) if mask is None else mask
-        if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape:
-            self.mask_doubts[name] = f"{name} in the loss is {described(mask)}, not one number for each id."
-            return None
-        hidden, visible = (set(ids[each].unique().tolist()) for each in (mask == 0, mask != 0))
-        if hidden & visible:
-            self.mask_doubts[name] = f"{name} in the loss hides some positions of an id and not others."
-            return None
-        return tuple(sorted(hidden | (unseen - visible)))
+        *others, tgt = self._given
+        if with_pad:
+            tgt = self.turned(F.pad(self.turned(tgt), (0, 1), value=self.special.tgt_pad))
+        user_loss = self.loss
+        seen = ConstantLogits.call(self.forward, lambda forward: user_loss(forward, *others, tgt))
+        src, tgt_in = self.call.ids_in(seen.arguments, len(self._given))
+        if len(self._given) == 2:
+            self.call, doubts = self.call.masked_as(seen.arguments, self.special.src_pad)
+            self.mask_doubts |= doubts
+        gradient = self.turned(seen.gradient())
+        return LossTrace.of(seen.loss.item(), gradient, self.special.tgt_pad, src=src, tgt_in=tgt_in)
 
     def turned(self, tensor: torch.Tensor) -> torch.Tensor:
         """Convert a tensor from the model's layout to batch first, or back."""
@@ -397,20 +299,6 @@ class AnyModel(BlackBox):
                 )
                 self.special = replace(self.special, **{f"{side}_pad": found})
 
-    @contextmanager
-    def _intercepted(self, replaced: Callable[[tuple, Mapping[str, Any], Any], Any]) -> Iterator[Forward]:
-        """Replace the model's result inside the block; yields the function to call instead of ``forward``."""
-        if isinstance(self.forward, nn.Module):
-            handle = self.forward.register_forward_hook(
-                lambda _, args, kwargs, output: replaced(args, kwargs, output), with_kwargs=True
-            )
-            try:
-                yield self.forward
-            finally:
-                handle.remove()
-        else:
-            yield lambda *args, **kwargs: replaced(args, kwargs, self.forward(*args, **kwargs))
-
 
 @contextmanager
 def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
@@ -440,33 +328,6 @@ def _batch_first(tgt: torch.Tensor, bos: int) -> bool:
         return True
     warnings.warn(f"BOS ({bos}) fills the first row of tgt, so src and tgt are read as (S, B) and (T, B)", stacklevel=5)
     return False
-
-
-def _with_logits(output: Any, logits: torch.Tensor) -> Any:
-    """Return a model's output with other logits."""
-    if isinstance(output, tuple | list):
-        return (logits, *output[1:])
-    if isinstance(output, MutableMapping):
-        output["logits"] = logits
-    else:
-        output.logits = logits
-    return output
-
-
-def _labels(gradient: torch.Tensor) -> tuple[torch.Tensor, bool]:
-    """Return the label of each position, (B, T) int64, and whether a gradient (B, T, V) that is not 0 shows it.
-
-    The label is the only token whose gradient has its sign, as in cross-entropy over the vocabulary or over each token
-    by itself; else the one with by far the largest gradient.
-    """
-    signs = torch.stack([gradient < 0, gradient > 0])  # (2, B, T, V)
-    is_alone = signs.sum(dim=-1) == 1
-    falling, rising = signs.int().argmax(dim=-1)
-    alone = torch.where(is_alone[0], falling, rising)
-    largest = gradient.abs().topk(2, dim=-1)
-    by_sign = is_alone[0] ^ is_alone[1]
-    is_clear = by_sign | (largest.values[..., 0] > FAR * largest.values[..., 1])
-    return torch.where(by_sign, alone, largest.indices[..., 0]), bool((is_clear | (gradient == 0).all(dim=-1)).all())
 
 
 def _copied(state: Any) -> Any:

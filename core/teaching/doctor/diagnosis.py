@@ -18,21 +18,17 @@ from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
 from core.storage.errors import InputError
-from core.teaching.doctor import attention_checks, data_checks, learning_checks, path_checks, perturbation_checks
-from core.teaching.doctor.any_model import IN_PLACE, AnyModel, Loss, LossTrace, restored
+from core.teaching.doctor import attention_checks, learning_checks, path_checks, perturbation_checks
+from core.teaching.doctor.any_model import IN_PLACE, AnyModel, Loss, restored
 from core.teaching.doctor.black_box import NO_ID, ROUNDING, NotCheckableError, SpecialIds
 from core.teaching.doctor.decoding_check import check_decoding
 from core.teaching.doctor.finding import FORWARD, Examination, Finding, not_checked
 from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check_forward, of_no_row
 from core.teaching.doctor.language_model import LanguageModel
+from core.teaching.doctor.loss_checks import NO_PAD, SAME_ID, LossChecks
 
-COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
-NO_LOSS = "pass loss=, a function of forward, src and tgt."
-NO_LABELS = "the gradient of the loss does not show which token each position must predict."
-NO_PAD = "pad= was not passed."
 FILLS_IN = "the loss hides tokens and predicts them, as of a masked language model, which reads both sides."
-SAME_ID = "PAD and EOS are the same id."
 
 Decode = Callable[[torch.Tensor], torch.Tensor]
 Check = tuple[str, Callable[[], Finding]]  # its name and how it is made
@@ -136,24 +132,21 @@ class _Diagnosis:
     ) -> None:
         self.subject, self.optimizer, self.step, self.decode = subject, optimizer, step, decode
         self.is_language_model = isinstance(subject, LanguageModel)
-        self.trace: LossTrace | None = None
-        self.no_trace = NO_LOSS
         self.unusable = ""  # why logits cannot be compared
         self.leaks = False
-        self.fills_in = False
+        self.loss = LossChecks(subject)  # which also shows how training calls the model
 
     def checks(self) -> Iterable[Check]:
         """Yield each check when those before it are made."""
-        self._read_loss()  # which shows how training calls the model
         yield FORWARD, self._forward
-        yield "logits", self._usable(self._outputs)
-        yield "loss sign", self._loss_sign
+        yield "logits", self._usable(self.loss.check_outputs)
+        yield "loss sign", self.loss.check_sign
         if not self.is_language_model:
-            yield "source in the loss", self._source_in_loss
+            yield "source in the loss", self.loss.check_source
         yield "target shift", self._usually(self._target_shift)
-        yield "EOS in the targets", self._eos
-        yield "PAD in the loss", self._pad_in_loss
-        yield "tokens in the loss", self._usually(self._tokens_in_loss)
+        yield "EOS in the targets", self.loss.check_eos
+        yield "PAD in the loss", self.loss.check_pad
+        yield "tokens in the loss", self._usually(self.loss.check_tokens)
         yield "greedy decoding", self._usable(self._decoding)
         if self.unusable:
             yield from self._behavior()
@@ -180,6 +173,12 @@ class _Diagnosis:
             yield shown, self._usable(own.get(name, partial(check, self.subject)))
         yield from self._attention_checks()
         yield "derivatives", self._usable(self._derivatives)
+
+    def _target_shift(self) -> Finding:
+        """Without a loss, the shift is judged from what a trained model predicts."""
+        if self.loss.trace is None and self.step and not self.unusable:
+            return self.loss.check_copying()
+        return self.loss.check_target_shift()
 
     # --- forward pass and logits -----------------------------------------------------------------------------------
 
@@ -209,144 +208,15 @@ class _Diagnosis:
 
         return guarded
 
-    def _read_loss(self) -> None:
-        try:
-            self.trace = trace = self.subject.trace_loss()
-            if isinstance(self.subject, LanguageModel) and trace.tgt_in is not None and trace.labels is not None:
-                given = (trace.tgt_in, trace.labels, trace.gradient > 0, self.subject.ids)
-                self.fills_in = data_checks.fills_in(*given)
-        except (NotCheckableError, ModelOutputError) as error:
-            self.no_trace = str(error)
-        except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
-            self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-    def _traced(self) -> LossTrace:
-        if self.trace is None:
-            raise NotCheckableError(self.no_trace)
-        return self.trace
-
     def _usually(self, check: Callable[[], Finding]) -> Callable[[], Finding]:
         """Return a check that is skipped if the model is a masked language model, which is not causal."""
 
         def guarded() -> Finding:
-            if self.fills_in:
+            if self.loss.fills_in:
                 raise NotCheckableError(FILLS_IN)
             return check()
 
         return guarded
-
-    def _labels(self, trace: LossTrace | None = None) -> torch.Tensor:
-        """Return the labels of a call of the loss, (B, T) int64."""
-        labels = (trace or self._traced()).labels
-        if labels is None:
-            raise NotCheckableError(NO_LABELS)
-        return labels
-
-    def _outputs(self) -> Finding:
-        """The model returns the kind of output that its loss expects: logits, or log-probabilities."""
-        name = "logits"
-        logits = self.subject.logits(*self.subject.few)
-        sums = logits.sum(dim=-1)
-        if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
-            sentence = "The model returns probabilities"
-            if self.trace is None:
-                return Finding(name, "amber", f"{sentence}; nn.CrossEntropyLoss needs the logits before the softmax.")
-            if self.trace.takes_logits:
-                sentence += ", and the loss applies a softmax again: gradients almost vanish. Return the logits."
-                return Finding(name, "red", sentence)
-            return Finding(name, "green", f"{sentence}, as its loss expects.")
-        if self.trace is None:
-            return not_checked(name, self.no_trace)
-        is_log = torch.allclose(logits.logsumexp(dim=-1), torch.zeros_like(sums), atol=1e-3)
-        if not self.trace.takes_logits and not is_log:
-            return Finding(name, "red", "The model returns logits, but the loss expects probabilities or their logs.")
-        kind = "log-probabilities" if is_log else "logits"
-        return Finding(name, "green", f"The model returns {kind}, as its loss expects.")
-
-    # --- data and loss ---------------------------------------------------------------------------------------------
-
-    def _target_shift(self) -> Finding:
-        """The decoder input is the target shifted right; without a loss, judged from a trained model's predictions."""
-        name, subject = "target shift", self.subject
-        if self.trace is None and self.step and not self.unusable:
-            return self._copying()
-        trace = self._traced()
-        if trace.tgt_in is None:
-            return not_checked(name, "the call of the model in the loss does not show the decoder input.")
-        special = subject.special
-        if self.is_language_model:
-            special = replace(special, bos=NO_ID)  # sequences may be cut out of a longer text
-        return data_checks.check_target_shift(trace.tgt_in, self._labels(), special)
-
-    def _copying(self) -> Finding:
-        """A trained model predicts the next token, not the token that it has just read."""
-        name, subject = "target shift", self.subject
-        tgt_in, tgt_out = subject.tgt_in, subject.tgt[:, 1:]
-        is_token = tgt_out != subject.special.tgt_pad
-        predicted = subject.logits(subject.src, tgt_in).argmax(dim=-1)
-        copied, correct = ((predicted == each)[is_token].float().mean().item() for each in (tgt_in, tgt_out))
-        if copied > COPIES and correct < PREDICTS:
-            sentence = f"At {copied:.0%} of the positions the model predicts the token that it has just read."
-            return Finding(name, "red", sentence, copied, "targets-not-shifted")
-        if correct > PREDICTS:
-            return Finding(name, "green", f"The model predicts {correct:.0%} of the next tokens.", correct)
-        return not_checked(name, self.no_trace)
-
-    def _eos(self) -> Finding:
-        name, subject, special = "EOS in the targets", self.subject, self.subject.special
-        if special.eos == NO_ID:
-            return not_checked(name, "eos= was not passed.")
-        if special.tgt_pad == special.eos:
-            return not_checked(name, SAME_ID)
-        if not self.is_language_model:
-            targets = subject.tgt[:, 1:] if self.trace is None else self._labels()
-            return data_checks.check_eos_in_targets(targets, special)
-        ended = subject.targets[(subject.targets == special.tgt_pad).any(dim=1)]
-        if not len(ended):
-            return not_checked(name, "no sequence has PAD after it, so each may be cut out of a longer text.")
-        return data_checks.check_eos_in_targets(ended, special)
-
-    def _pad_in_loss(self) -> Finding:
-        name, special = "PAD in the loss", self.subject.special
-        trace = self._traced()
-        if special.tgt_pad == NO_ID:
-            return not_checked(name, NO_PAD)
-        if special.tgt_pad == special.eos:
-            return not_checked(name, SAME_ID)
-        if not (self.subject.tgt == special.tgt_pad).any():
-            trace = self.subject.trace_loss(with_pad=True)
-        return data_checks.check_pad_in_loss(trace.gradient, self._labels(trace) == special.tgt_pad)
-
-    def _loss_sign(self) -> Finding:
-        """The loss falls where a label becomes more likely."""
-        name, trace = "loss sign", self._traced()
-        self._labels(trace)
-        if trace.rises:
-            return Finding(name, "red", "The loss rises when a label becomes more likely: its sign is wrong.")
-        return Finding(name, "green", "The loss falls when a label becomes more likely.")
-
-    def _source_in_loss(self) -> Finding:
-        """In the loss the model reads the sources."""
-        name, src = "source in the loss", self._traced().src
-        if src is None or len(src) != len(self.subject.src):
-            return not_checked(name, "the call of the model in the loss does not show all sources.")
-        length = min(src.shape[1], self.subject.src.shape[1])  # PAD may have been cut off
-        if torch.equal(src[:, :length], self.subject.src[:, :length]):
-            return Finding(name, "green", "In the loss the model reads the sources.")
-        return Finding(name, "red", "In the loss the first ids that the model reads are not those of src.")
-
-    def _tokens_in_loss(self) -> Finding:
-        """Every token of the targets counts in the loss."""
-        name, special, trace = "tokens in the loss", self.subject.special, self._traced()
-        targets, gradient = self.subject.targets, trace.gradient
-        if gradient.shape[1] == targets.shape[1] + 1 and not gradient[:, -1].any():
-            gradient = gradient[:, :-1]  # the model has read the last token too, which nothing follows
-        if gradient.shape != targets.shape:
-            return not_checked(name, "the logits of the loss have another length than the decoder input.")
-        left_out = targets[gradient == 0].unique().tolist()
-        if special.tgt_pad == NO_ID and len(left_out) == 1:
-            return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
-        return data_checks.check_tokens_in_loss(gradient, targets, special)
 
     def _decoding(self) -> Finding:
         """Greedy decoding produces what the model predicts for the tokens before, a cache included."""
@@ -477,8 +347,8 @@ class _Diagnosis:
             return not_checked("initial loss", self.unusable)
         size = self.subject.logits(*self.subject.few).shape[-1]
         uniform, tokens = math.log(size), int((self.subject.tgt[:, 1:] != self.subject.special.tgt_pad).sum())
-        if self.trace is not None:
-            uniform, tokens = self.trace.uniform, int((self.trace.gradient > 0).sum())
+        if self.loss.trace is not None:
+            uniform, tokens = self.loss.trace.uniform, int((self.loss.trace.gradient > 0).sum())
         finding = learning_checks.judge_initial_loss(loss.item(), uniform, size=size, tokens=tokens)
         return replace(finding, sentence=whose + finding.sentence)
 

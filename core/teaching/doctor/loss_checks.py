@@ -1,0 +1,158 @@
+"""Checks of the loss of any model, from one call of it: what it reads, what it must predict, and what counts."""
+
+from dataclasses import replace
+
+import torch
+
+from core.interpret.any_module.calling import ModelOutputError
+from core.teaching.doctor import data_checks
+from core.teaching.doctor.any_model import AnyModel
+from core.teaching.doctor.black_box import NO_ID, NotCheckableError
+from core.teaching.doctor.finding import Finding, not_checked
+from core.teaching.doctor.language_model import LanguageModel
+from core.teaching.doctor.loss_trace import LossTrace
+
+COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
+NO_LABELS = "the gradient of the loss does not show which token each position must predict."
+NO_PAD = "pad= was not passed."
+SAME_ID = "PAD and EOS are the same id."
+
+
+class LossChecks:
+    """The checks of one model's loss, which is called when they are created.
+
+    Attributes:
+        trace: the effect of the loss; None if it cannot be read, and ``no_trace`` says why.
+        fills_in: whether the loss hides tokens and predicts them, as of a masked language model.
+    """
+
+    def __init__(self, subject: AnyModel) -> None:
+        self.subject = subject
+        self.trace: LossTrace | None = None
+        self.no_trace = ""
+        self.fills_in = False
+        try:
+            self.trace = trace = subject.trace_loss()
+            if isinstance(subject, LanguageModel) and trace.tgt_in is not None and trace.labels is not None:
+                given = (trace.tgt_in, trace.labels, trace.gradient > 0, subject.ids)
+                self.fills_in = data_checks.fills_in(*given)
+        except (NotCheckableError, ModelOutputError) as error:
+            self.no_trace = str(error)
+        except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
+            self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+    def _traced(self) -> LossTrace:
+        if self.trace is None:
+            raise NotCheckableError(self.no_trace)
+        return self.trace
+
+    def _labels(self, trace: LossTrace | None = None) -> torch.Tensor:
+        """Return the labels of a call of the loss, (B, T) int64."""
+        labels = (trace or self._traced()).labels
+        if labels is None:
+            raise NotCheckableError(NO_LABELS)
+        return labels
+
+    def check_outputs(self) -> Finding:
+        """The model returns the kind of output that its loss expects: logits, or log-probabilities."""
+        name = "logits"
+        logits = self.subject.logits(*self.subject.few)
+        sums = logits.sum(dim=-1)
+        if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
+            sentence = "The model returns probabilities"
+            if self.trace is None:
+                return Finding(name, "amber", f"{sentence}; nn.CrossEntropyLoss needs the logits before the softmax.")
+            if self.trace.takes_logits:
+                sentence += ", and the loss applies a softmax again: gradients almost vanish. Return the logits."
+                return Finding(name, "red", sentence)
+            return Finding(name, "green", f"{sentence}, as its loss expects.")
+        if self.trace is None:
+            return not_checked(name, self.no_trace)
+        is_log = torch.allclose(logits.logsumexp(dim=-1), torch.zeros_like(sums), atol=1e-3)
+        if not self.trace.takes_logits and not is_log:
+            return Finding(name, "red", "The model returns logits, but the loss expects probabilities or their logs.")
+        kind = "log-probabilities" if is_log else "logits"
+        return Finding(name, "green", f"The model returns {kind}, as its loss expects.")
+
+    def check_target_shift(self) -> Finding:
+        """The decoder input is the target shifted right."""
+        name, subject = "target shift", self.subject
+        trace = self._traced()
+        if trace.tgt_in is None:
+            return not_checked(name, "the call of the model in the loss does not show the decoder input.")
+        special = subject.special
+        if isinstance(subject, LanguageModel):
+            special = replace(special, bos=NO_ID)  # sequences may be cut out of a longer text
+        return data_checks.check_target_shift(trace.tgt_in, self._labels(), special)
+
+    def check_copying(self) -> Finding:
+        """A trained model predicts the next token, not the token that it has just read."""
+        name, subject = "target shift", self.subject
+        tgt_in, tgt_out = subject.tgt_in, subject.tgt[:, 1:]
+        is_token = tgt_out != subject.special.tgt_pad
+        predicted = subject.logits(subject.src, tgt_in).argmax(dim=-1)
+        copied, correct = ((predicted == each)[is_token].float().mean().item() for each in (tgt_in, tgt_out))
+        if copied > COPIES and correct < PREDICTS:
+            sentence = f"At {copied:.0%} of the positions the model predicts the token that it has just read."
+            return Finding(name, "red", sentence, copied, "targets-not-shifted")
+        if correct > PREDICTS:
+            return Finding(name, "green", f"The model predicts {correct:.0%} of the next tokens.", correct)
+        return not_checked(name, self.no_trace)
+
+    def check_eos(self) -> Finding:
+        """Targets end with EOS."""
+        name, subject, special = "EOS in the targets", self.subject, self.subject.special
+        if special.eos == NO_ID:
+            return not_checked(name, "eos= was not passed.")
+        if special.tgt_pad == special.eos:
+            return not_checked(name, SAME_ID)
+        if not isinstance(subject, LanguageModel):
+            targets = subject.tgt[:, 1:] if self.trace is None else self._labels()
+            return data_checks.check_eos_in_targets(targets, special)
+        ended = subject.targets[(subject.targets == special.tgt_pad).any(dim=1)]
+        if not len(ended):
+            return not_checked(name, "no sequence has PAD after it, so each may be cut out of a longer text.")
+        return data_checks.check_eos_in_targets(ended, special)
+
+    def check_pad(self) -> Finding:
+        """PAD does not count in the loss."""
+        name, special = "PAD in the loss", self.subject.special
+        trace = self._traced()
+        if special.tgt_pad == NO_ID:
+            return not_checked(name, NO_PAD)
+        if special.tgt_pad == special.eos:
+            return not_checked(name, SAME_ID)
+        if not (self.subject.tgt == special.tgt_pad).any():
+            trace = self.subject.trace_loss(with_pad=True)
+        return data_checks.check_pad_in_loss(trace.gradient, self._labels(trace) == special.tgt_pad)
+
+    def check_sign(self) -> Finding:
+        """The loss falls where a label becomes more likely."""
+        name, trace = "loss sign", self._traced()
+        self._labels(trace)
+        if trace.rises:
+            return Finding(name, "red", "The loss rises when a label becomes more likely: its sign is wrong.")
+        return Finding(name, "green", "The loss falls when a label becomes more likely.")
+
+    def check_source(self) -> Finding:
+        """In the loss the model reads the sources."""
+        name, src = "source in the loss", self._traced().src
+        if src is None or len(src) != len(self.subject.src):
+            return not_checked(name, "the call of the model in the loss does not show all sources.")
+        length = min(src.shape[1], self.subject.src.shape[1])  # PAD may have been cut off
+        if torch.equal(src[:, :length], self.subject.src[:, :length]):
+            return Finding(name, "green", "In the loss the model reads the sources.")
+        return Finding(name, "red", "In the loss the first ids that the model reads are not those of src.")
+
+    def check_tokens(self) -> Finding:
+        """Every token of the targets counts in the loss."""
+        name, special, trace = "tokens in the loss", self.subject.special, self._traced()
+        targets, gradient = self.subject.targets, trace.gradient
+        if gradient.shape[1] == targets.shape[1] + 1 and not gradient[:, -1].any():
+            gradient = gradient[:, :-1]  # the model has read the last token too, which nothing follows
+        if gradient.shape != targets.shape:
+            return not_checked(name, "the logits of the loss have another length than the decoder input.")
+        left_out = targets[gradient == 0].unique().tolist()
+        if special.tgt_pad == NO_ID and len(left_out) == 1:
+            return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
+        return data_checks.check_tokens_in_loss(gradient, targets, special)
