@@ -23,7 +23,7 @@ import httpx
 
 from benchmarks.page_load.app_process import SHIPPED_RUN, PageClient, serve_app
 from benchmarks.page_load.attacker import NICKNAME, Attacker
-from benchmarks.page_load.load import ResponseTimes
+from benchmarks.page_load.response_times import ResponseTimes
 
 ADDRESS = "203.0.113.7"  # address of the school behind its proxy
 POLL_SECONDS = {

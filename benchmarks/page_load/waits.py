@@ -25,7 +25,6 @@ from types import MappingProxyType
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks.page_load.app_process import AppProcess
-from benchmarks.page_load.browser import ANSWERED, CHROMIUM_FLAGS
 from core.runs import DEFAULT_ROOT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -33,6 +32,15 @@ SHIPPED, OTHER, TRANSLATOR = "digits-reversal-shipped", "digits-again", "transla
 ROUNDS = 3
 LONG = 0.5  # seconds: waits above it are marked
 PATIENCE = 120_000  # milliseconds
+CHROMIUM_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+ANSWERED = """() => document.querySelectorAll('#bench-view .answer').length >= 3
+  && [...document.querySelectorAll('#bench-view .map canvas')].filter((map) => map.width > 10).length >= 4"""
 REFUSED = "a wrong option"
 COMMANDS = {
     "--help": ["--help"],

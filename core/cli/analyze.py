@@ -10,7 +10,7 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 import pandas as pd
@@ -26,6 +26,7 @@ from core.interpret.layer_table import measure_layers
 from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.run import Runs
+from core.runs.text_tables import aligned
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
@@ -66,8 +67,7 @@ def run(options: argparse.Namespace) -> int:
     table = measure_heads(loaded.model, loaded.task, pairs).merge(_without(cells), on=["block", "layer", "head"])
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}")
     print(f"attention while decoding {len(pairs)} held-out sequences, free-running\n")
-    for line in _lines(table):
-        print(line)
+    print(_lines(table))
     print(f"\n{_best_head(table)}")
     layers = _without(cells, layers=True)
     without = ", ".join(f"{layer.block}.{layer.layer} {layer.exact_match_without:.1%}" for layer in layers.itertuples())
@@ -186,15 +186,12 @@ def _records(table: pd.DataFrame) -> list[dict]:
     return table.round(6).astype(object).where(table.notna(), None).to_dict("records")
 
 
-def _lines(table: pd.DataFrame) -> Iterator[str]:
+def _lines(table: pd.DataFrame) -> str:
     """Format the table with aligned columns."""
     names = ["head", *(f"{head.block}.{head.layer}.{head.head}" for head in table.itertuples())]
     shown = COLUMNS + (INDUCTION_COLUMNS if "induction" in table else ())
     columns = [[heading, *format_column(table)] for heading, format_column in shown]
-    widths = [max(map(len, column)) for column in columns]
-    for name, *cells in zip(names, *columns, strict=True):
-        padded = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
-        yield "  ".join([name.ljust(max(map(len, names))), *padded]).rstrip()
+    return aligned(list(zip(names, *columns, strict=True)), left=1)
 
 
 def _each(name: str, format_cell: Callable[[pd.Series], str]) -> FormatColumn:

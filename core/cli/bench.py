@@ -12,7 +12,7 @@ import torch
 from core.storage.errors import InputError
 
 # Programs of their own, because core must not import ui; by subject
-PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "load": "load", "waits": "waits"}
+PAGE_SUBJECTS = {"class": "classroom", "waits": "waits"}
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -30,16 +30,14 @@ def run(options: argparse.Namespace) -> int:
 def _bench_page(options: argparse.Namespace) -> int:
     """Run a benchmark of the page, which starts the app and its visitors in other processes."""
     minutes = getattr(options, "minutes", None)
-    people = {name: getattr(options, name) for name in ("visitors", "students") if hasattr(options, name)}
+    students = getattr(options, "students", None)
     if minutes is not None and minutes <= 0:
         raise InputError(f"--minutes={minutes:g} must be above 0")
-    for name, count in people.items():
-        if count < 1:
-            raise InputError(f"--{name}={count} must be at least 1")
+    if students is not None and students < 1:
+        raise InputError(f"--students={students} must be at least 1")
     command = [sys.executable, "-m", f"benchmarks.page_load.{PAGE_SUBJECTS[options.subject]}"]
     command += ["--minutes", str(minutes)] * (minutes is not None)
-    for name, count in people.items():
-        command += [f"--{name}", str(count)]
+    command += ["--students", str(students)] * (students is not None)
     command += ["--attack"] * getattr(options, "attack", False)
     command += ["--json"] * options.json
     sys.stdout.flush()

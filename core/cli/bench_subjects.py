@@ -36,7 +36,6 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         help="pairs of an input and a changed one, per seed (default: 500)",
     )
     add_preset(agreement, required=False, default="digits-reversal")
-    subjects.add_parser("browser", help="what it costs a training that a page in Chromium follows it")
     classroom = subjects.add_parser("class", help="a teacher and a class of students who train and look inside")
     classroom.add_argument("--students", type=int, default=40, metavar="N", help="number of students (default: 40)")
     classroom.add_argument("--minutes", type=float, default=3.0, metavar="N", help="least duration (default: 3)")
@@ -48,10 +47,6 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="names of presets (default: all that are estimated to take less than five minutes)",
     )
-    subjects.add_parser("inside", help="time of what opens on the tab Look inside")
-    load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
-    load.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
-    load.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration (default: 1)")
     memory = subjects.add_parser(
         "memory", help="memory growth of training, and the memory of an update beside its estimate"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from core.runs import DEFAULT_ROOT
+from core.runs.text_tables import aligned
 from core.server.registry import CLASSES
 from core.server.stored_class import Class
 from core.storage.errors import InputError, LabError
@@ -21,9 +22,7 @@ def run(options: argparse.Namespace) -> int:
     _close(folder, options.close)
     listed = [found for file in sorted(folder.glob("*.json")) if (found := _read(file)) is not None]
     rows = [_COLUMNS, *map(_row, listed)] if listed else [("no class is open",)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print(aligned(rows, left=len(rows[0])))
     if options.json:
         described = [dict(zip(_COLUMNS, _row(each), strict=True)) for each in listed]
         print(json.dumps({"classes": described, "closed": options.close}))

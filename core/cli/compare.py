@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from textwrap import indent
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -25,6 +26,7 @@ from core.reports.formatting import percent, training_time
 from core.runs import DEFAULT_ROOT, list_runs
 from core.runs.run import Runs
 from core.runs.sweeps.folder import SweepFolder
+from core.runs.text_tables import aligned
 from core.storage.errors import InputError
 
 Rows = list[list[str]]
@@ -283,8 +285,4 @@ def _print_longer(longer: dict[str, Any], groups: list[dict[str, Any]], title_of
 
 
 def _print_table(rows: Rows) -> None:
-    """Print rows of text, the first of them the header; the first column is aligned left, the others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        print("  " + "  ".join([row[0].ljust(widths[0]), *cells]))
+    print(indent(aligned(rows, left=1), "  "))

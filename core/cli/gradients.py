@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Run, Runs
+from core.runs.text_tables import aligned
 from core.runs.training_state import training_state_of
 from core.storage.errors import InputError
 from core.teaching.doctor.health_checks import EXPLODING, VANISHING
@@ -32,8 +33,7 @@ def run(options: argparse.Namespace) -> int:
     course = _course(chosen, best, options.updates)
     print(f"run {best.run} ({best.preset.name}), best weights, from step {best.step}")
     print(f"gradients by parameter on the batches of {options.updates} updates\n")
-    for line in _lines(measured, course):
-        print(line)
+    print(_lines(measured, course))
     print()
     for line in _observations(measured):
         print(line)
@@ -52,7 +52,7 @@ def _course(chosen: Run, best: Trained, updates: int) -> Course:
     return [(step, measure_gradients(training_state_of(chosen.trained(step)), updates)) for step in steps]
 
 
-def _lines(measured: list[BatchGradients], course: Course) -> Iterator[str]:
+def _lines(measured: list[BatchGradients], course: Course) -> str:
     """Format the table with aligned columns; the norms at earlier steps are the last ones."""
     headings = ["parameter", "norm", "±", "cosine", "mean", "std", "min", "max", "zeros"]
     rows = [[*headings, *(f"norm at {step:,}" for step, _ in course)]]
@@ -64,10 +64,7 @@ def _lines(measured: list[BatchGradients], course: Course) -> Iterator[str]:
         )
         norms = [_figure(figures[at].mean.norm) for _, figures in course]
         rows.append([of.parameter, _figure(of.norm), _figure(each.norm_std), cosine, *elements, zeros, *norms])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, *cells in rows:
-        padded = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        yield "  ".join([name.ljust(widths[0]), *padded])
+    return aligned(rows, left=1)
 
 
 def _figure(value: float | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from core.evaluation.headline import HeadlineFigure
 from core.reports.formatting import headline_text
 from core.runs import DEFAULT_ROOT, RunError, RunFolder, list_runs
+from core.runs.text_tables import aligned
 
 _COLUMNS = ("title", "name", "preset", "status", "step", "result", "created (UTC)", "task")
 
@@ -20,10 +21,8 @@ def run(options: argparse.Namespace) -> int:
             listed.append(_described(folder))
         except RunError as error:
             print(f"not listed: {error}", file=sys.stderr)
-    rows = [_COLUMNS, *map(_row, listed)] if listed else []
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if listed:
+        print(aligned([_COLUMNS, *map(_row, listed)], left=len(_COLUMNS)))
     if options.json:
         print(json.dumps({"runs": listed}))
     return 0

@@ -10,7 +10,6 @@ from benchmarks import (
     bulk_decoding,
     decode,
     estimate,
-    inside,
     interleaved_timing,
     memory,
     replay,
@@ -20,7 +19,7 @@ from benchmarks import (
     translate,
 )
 from benchmarks.baseline import build_baseline
-from benchmarks.page_load import classroom, load
+from benchmarks.page_load import classroom
 from core.__main__ import main
 from core.config import ConfigError, load_preset
 from core.config.sections import TransformerConfig
@@ -117,13 +116,12 @@ def test_grokking_counts_every_pair_of_each_seed(capsys):
     assert "task.family='digits' must be 'modular'" in capsys.readouterr().err
 
 
-def test_an_unknown_subject_and_a_load_of_nothing_are_refused(capsys):
+def test_an_unknown_subject_and_an_empty_class_are_refused(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["bench", "paint"])
     assert caught.value.code == 2
     capsys.readouterr()
     for arguments, message in (
-        (["load", "--visitors", "0"], "--visitors=0 must be at least 1"),
         (["class", "--students", "0"], "--students=0 must be at least 1"),
         (["class", "--minutes", "0"], "--minutes=0 must be above 0"),
     ):
@@ -280,16 +278,6 @@ def test_the_verdict_on_the_memory_of_a_training():
     assert problems(990_000_000, 1_010_000_000) == ["more than 1.25 × the estimate"]
 
 
-def test_everything_that_opens_on_look_inside_is_timed(monkeypatch, capsys):
-    monkeypatch.setattr(inside, "ROUNDS", 1)
-    monkeypatch.setattr(inside, "UNTRAINED", "tiny")
-    monkeypatch.setitem(inside.LIMITS, "tiny", 1.0)
-    opened = run_bench(capsys, "inside")["opened"]
-    assert {each["model"] for each in opened} == {inside.SHIPPED, "tiny"}
-    assert len(opened) == 12
-    assert all(0 < each["seconds"] <= each["worst"] for each in opened)
-
-
 def test_replay_trains_with_and_without_a_replay(tiny, monkeypatch, capsys):
     set_constants(monkeypatch, replay, PRESETS=("tiny",), load_preset=lambda name: tiny)
     (cost,) = run_bench(capsys, "replay")["presets"]
@@ -359,22 +347,6 @@ def test_the_decoded_models_never_end():
     assert result.tokens.shape == (2, 80)
     assert not result.stopped.any()
     assert model.max_seq_len >= decode.MANY_TOKENS
-
-
-# --- the page under load ----------------------------------------------------------------------------------------
-
-
-def test_load_counts_refusals_errors_and_missed_targets():
-    requests = [("decode", 0.5, ""), ("decode", 4.0, ""), ("decode", 0.1, "The queue is full"), ("train", 0.1, "No")]
-    report = {"seconds": 10.0, "requests": [*requests, ("list of runs", 9.0, "")]}
-    health = load.ResponseTimes.of([0.01] * 20)
-    result = load.summarize("people", report, health, 5.0, 1200.0)
-    assert (result.busy, result.errors) == (1, ["train: No"])
-    assert {name: times.count for name, times in result.responses.items()} == {
-        "decode": 3, "train": 1, "list of runs": 1, "all": 4,
-    }  # fmt: skip
-    assert result.responses["decode"].max == 4.0
-    assert result.missed_targets() == ["1 errors", "95 % of the responses", "memory"]
 
 
 def test_translating_is_timed_with_both_strategies_and_compared_with_ctranslate2(capsys):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from benchmarks.page_load.app_process import SHIPPED_RUN, AppProcess, PageClient, serve_app
-from benchmarks.page_load.load import HealthPings, ResponseTimes, Trainings, visit
+from benchmarks.page_load.response_times import HealthPings, ResponseTimes
 from core.config import load_preset, preset_to_yaml
 from core.runs.training_state import clone_weights
 from core.teaching.bugs import new_state
@@ -140,21 +140,3 @@ def test_one_off_sessions_of_programs_leak_little_memory(app: AppProcess, row):
     grown = app.megabytes() - before
     row("L4", "calls of programs, each a new session", f"{count} calls", f"{grown:+.0f} MB")
     assert grown <= 20
-
-
-def test_fifty_visitors_are_served_while_two_runs_train(app: AppProcess, row):
-    trainings = Trainings(app)
-    while trainings.steps() < 20:
-        time.sleep(0.1)
-    report = visit(app, trainings, "burst", "--visitors", "50", "--burst", "8")
-    assert report.errors == []
-    result = (
-        f"{len(report.errors)} errors, {report.busy} busy; 95 % answered within {report.responses['all'].p95:.1f} s"
-    )
-    row("L1", "2 trainings, 50 visitors × 8 simultaneous decodes", f"{report.responses['all'].count} decodes", result)
-    row(
-        "L1",
-        "/health meanwhile; memory of the server",
-        f"{report.health.count} pings",
-        f"{in_ms(report.health)}; {report.megabytes:.0f} MB",
-    )
