@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -138,8 +139,23 @@ def test_ablation_changes_another_run_and_leaves_this_one(run):
     assert without.evaluate(100).exact_match < 0.1 < run.evaluate(100).exact_match
     assert run.decode("4 8 2 9").output == ["9", "2", "8", "4"]
     assert "cross.2.1" in repr(without)
-    diagonal = run.ablate(patterns=["cross.2.2=diagonal"]).attention("4 8 2 9")["cross.2.2"]
+    diagonal = run.ablate(patterns="cross.2.2=diagonal").attention("4 8 2 9")["cross.2.2"]
     assert diagonal.to_numpy().argmax(axis=1).tolist() == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run: run.ablate("cross", ablation="Zero"), "ablation='Zero' is not one of zero, mean"),
+        (lambda run: run.evaluate(-1), "sequences=-1 must be a whole number of at least 1"),
+        (lambda run: run.score_heads(0), "sequences=0 must be a whole number of at least 1"),
+        (lambda run: run.evaluate(9, split="valid"), "split='valid' is not one of train, validation, test"),
+        (lambda run: run.decode("4 8", strategy="beam"), "strategy='beam' must be of core.generation"),
+    ],
+)
+def test_an_odd_argument_is_refused_by_its_name(run, call, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        call(run)
 
 
 def test_patching_a_run_with_ablated_heads_is_refused(run):

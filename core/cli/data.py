@@ -15,6 +15,7 @@ from core.cli.signals import exit_on_sigterm
 from core.config import pairs_beside, preset_to_yaml
 from core.reports.formatting import duration_range
 from core.runs.estimate import TrainingTime, estimate_training_time
+from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.tasks.ingest import (
     FORMATS,
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
             result, preset = prepare_preset(
                 files, pairs_beside(out), kinds=kinds, name=options.name, like=like, on_row=bar.update
             )
-        out.write_text(preset_to_yaml(preset), encoding="utf-8")
+        write_atomically(out, preset_to_yaml(preset).encode())
     except UnknownFormatError as error:
         raise InputError(f"{error}; --format names it: {', '.join(FORMATS)}") from error
     except OSError as error:

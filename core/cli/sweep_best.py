@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ from core.runs import DEFAULT_ROOT
 from core.runs.sweeps.best import Best, find_best, saved_preset
 from core.runs.sweeps.folder import SweepFile, SweepFolder
 from core.runs.sweeps.trials import describe
+from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 
 
@@ -44,8 +44,8 @@ def _save(file: SweepFile, best: Best, folder: SweepFolder, path: Path) -> None:
     """Write the preset and, for a task of own pairs, the pairs beside it."""
     try:
         if best.preset.task.own_data:
-            shutil.copyfile(folder.run(best.row.trial, file.seeds[0]).pairs, pairs_beside(path))
-        path.write_text(preset_to_yaml(saved_preset(file, best)), encoding="utf-8")
+            write_atomically(pairs_beside(path), folder.run(best.row.trial, file.seeds[0]).pairs.read_bytes())
+        write_atomically(path, preset_to_yaml(saved_preset(file, best)).encode())
     except OSError as error:
         raise InputError(f"--save-preset={str(path)[:200]} cannot be written: {error.strerror or error}") from error
 

@@ -153,8 +153,9 @@ def parse_interventions(
         ablation: replacement of an ablated head's output.
 
     Raises:
-        InputError: the model lacks a head, or a name or pattern is not valid.
+        InputError: the model lacks a head, or a name, pattern or kind of ablation is not valid.
     """
+    ablation = parse_ablation(ablation)
     interventions = Interventions.parse(model.heads, ablate=ablate, patterns=patterns)
     if ablation == "zero" or not interventions.ablated:
         return interventions

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from core.config import Preset
 from core.generation import GREEDY, Strategy
@@ -13,7 +14,7 @@ from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq
 from core.storage.errors import InputError
-from core.tasks import Task, fixed_pairs
+from core.tasks import Batch, Task, fixed_pairs
 from core.tasks.data import Split
 from core.text.validation import quote
 
@@ -89,8 +90,10 @@ class Trained:
             prefix: tokens that the answer must begin with, as typed.
 
         Raises:
-            InputError: the task cannot read the text, or it is too long for the model.
+            InputError: the task cannot read the text, it is too long for the model, or ``strategy`` is none.
         """
+        if not isinstance(strategy, Strategy):
+            raise InputError(f"strategy={strategy!r:.60} must be of core.generation, such as Beam(beam_size=4)")
         decoded = inspect(
             self.model, self.task, text, strategy=strategy, prefix=prefix, interventions=self.interventions
         )
@@ -139,12 +142,12 @@ class Trained:
             Of a decoder-only model also ``induction`` and ``previous_token``, 0-1; see ``core.interpret.induction``.
 
         Raises:
-            InputError: the model has no heads.
+            InputError: the model has no heads, ``sequences`` is below 1, or there is no such split.
         """
         from core.interpret.head_table import measure_heads
 
         with self.changed():
-            table = measure_heads(self.model, self.task, fixed_pairs(self.task, sequences, split=split))
+            table = measure_heads(self.model, self.task, self._pairs(sequences, split))
         return table.set_index(table["block"] + "." + table["layer"].astype(str) + "." + table["head"].astype(str))
 
     def ablate(self, *heads: str, ablation: Ablation = "zero", patterns: Iterable[str] = ()) -> "Trained":
@@ -157,10 +160,11 @@ class Trained:
                 ``position 3``.
 
         Raises:
-            InputError: the model has no such head, or a pattern is not valid.
+            InputError: the model has no such head, or ``ablation`` or a pattern is not valid.
         """
         from core.interpret.ablation import parse_interventions
 
+        patterns = [patterns] if isinstance(patterns, str) else patterns
         parsed = parse_interventions(self.model, self.task, ablate=heads, patterns=patterns, ablation=ablation)
         return replace(self, interventions=parsed)
 
@@ -193,11 +197,14 @@ class Trained:
         Args:
             sequences: how many; all that there are if fewer.
             split: ``test`` or ``validation``.
+
+        Raises:
+            InputError: ``sequences`` is below 1, or there is no such split.
         """
         from core.evaluation.accuracy import evaluate
 
         with self.changed():
-            return evaluate(self.model, fixed_pairs(self.task, sequences, split=split), task=self.task)
+            return evaluate(self.model, self._pairs(sequences, split), task=self.task)
 
     def fourier_power(self) -> "pd.Series":
         """Measure the frequencies of the embeddings of numbers modulo a prime; see ``core.interpret.fourier``.
@@ -224,6 +231,13 @@ class Trained:
     def changed(self) -> AbstractContextManager[Any]:
         """Return a context in which the interventions, if any, apply to whatever computes with the model."""
         return self.interventions.applied_to(self.model) if self.interventions else nullcontext()
+
+    def _pairs(self, sequences: int, split: Split) -> Batch:
+        if not isinstance(sequences, Integral) or sequences < 1:
+            raise InputError(f"sequences={sequences!r:.60} must be a whole number of at least 1")
+        if split not in get_args(Split):
+            raise InputError(f"split={split!r:.60} is not one of {', '.join(get_args(Split))}")
+        return fixed_pairs(self.task, sequences, split=split)
 
     def _symbols(self, text: str) -> list[str]:
         return read_input(self.model, self.task, text).symbols

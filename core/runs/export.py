@@ -4,7 +4,9 @@ A package holds ``model.safetensors``, ``preset.yaml``, ``vocabulary.json``, a m
 the task has any.
 """
 
-import tempfile
+import io
+import secrets
+import shutil
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,8 +16,9 @@ from core.runs.folder import PAIRS, RunFolder
 from core.runs.load import load_run
 from core.runs.model_card import model_card, vocabulary_json
 from core.runs.names import stored_title
+from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
-from core.storage.tensor_file import write_tensors
+from core.storage.tensor_file import serialize
 from core.storage.text_checksum import without_checksum
 from core.tasks.vocabularies import token_facts
 
@@ -32,8 +35,17 @@ def export_weights(folder: RunFolder, path: Path, *, half: bool = False) -> None
         RunError: there is no such run, it has no weights yet, or they are damaged.
         InputError: the file exists already, it cannot be written, or a weight is too large for float16.
     """
-    loaded = load_run(folder.path)
     _refuse_existing(path)
+    content = _weights_file(folder, half=half)
+    try:
+        write_atomically(path, content)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _weights_file(folder: RunFolder, *, half: bool = False) -> bytes:
+    """Return the content of the file that ``export_weights`` writes."""
+    loaded = load_run(folder.path)
     facts = {**loaded.facts, "preset": preset_to_yaml(loaded.preset), **token_facts(loaded.task, loaded.preset.task)}
     if title := stored_title(folder.path):
         facts["title"] = title
@@ -42,10 +54,7 @@ def export_weights(folder: RunFolder, path: Path, *, half: bool = False) -> None
         weights = {name: tensor.half() for name, tensor in weights.items()}
         if not all(tensor.isfinite().all() for tensor in weights.values()):
             raise InputError(f"--half: a weight of run={folder.name!r} is above 65,504, the largest float16")
-    try:
-        write_tensors(path, weights, facts)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
+    return serialize(weights, facts)
 
 
 def export_package(folder: RunFolder, path: Path) -> None:
@@ -61,9 +70,14 @@ def export_package(folder: RunFolder, path: Path) -> None:
         if path.suffix == ".zip":
             write_zip(files, path)
             return
-        path.mkdir(parents=True)
-        for name, content in files.items():
-            (path / name).write_bytes(content)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
+        try:
+            draft.mkdir(parents=True)
+            for name, content in files.items():
+                (draft / name).write_bytes(content)
+            draft.rename(path)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
         raise _cannot_write(path, error) from error
 
@@ -74,10 +88,7 @@ def package_files(folder: RunFolder) -> dict[str, bytes]:
     Raises:
         RunError: there is no such run, it has no weights yet, or they are damaged.
     """
-    with tempfile.TemporaryDirectory() as temporary:
-        weights = Path(temporary) / WEIGHTS
-        export_weights(folder, weights)
-        files = {WEIGHTS: weights.read_bytes()}
+    files = {WEIGHTS: _weights_file(folder)}
     loaded = load_run(folder.path)
     files[PRESET] = without_checksum((folder.path / "preset.yaml").read_bytes())
     files[VOCABULARY] = vocabulary_json(loaded.task).encode()
@@ -89,9 +100,11 @@ def package_files(folder: RunFolder) -> dict[str, bytes]:
 
 def write_zip(files: Mapping[str, bytes], path: Path) -> None:
     """Write files to a zip whose bytes depend on nothing but their names and content (no timestamps)."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, content in files.items():
-            file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, file in files.items():
+            archive.writestr(zipfile.ZipInfo(name), file, zipfile.ZIP_DEFLATED)
+    write_atomically(path, content.getbuffer())
 
 
 def _refuse_existing(path: Path) -> None:

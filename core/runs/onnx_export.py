@@ -21,6 +21,7 @@ from core.graphs.forward import HEAD_GAINS, forward_graph
 from core.graphs.graph import PURPOSE, weights_of
 from core.runs.folder import RunFolder
 from core.runs.load import load_run
+from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
 from core.text.subwords import Algorithm, SubwordTokenizers
@@ -66,7 +67,7 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
         texts["provenance"] = json.dumps(provenance)
     onnx.helper.set_model_props(graph, texts)
     try:
-        onnx.save(graph, path)
+        write_atomically(path, graph.SerializeToString())
     except OSError as error:
         raise InputError(f"--out={str(path)[:200]} cannot be written: {error.strerror or error}") from error
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import struct
 import time
 import zipfile
@@ -39,6 +40,21 @@ def test_an_exported_package_imports_with_the_same_model(trained, root, tmp_path
     assert new.preset == old.preset
     assert_close(dict(new.model.state_dict()), dict(old.model.state_dict()), atol=0, rtol=0)
     assert main(export) == 2
+
+
+@pytest.mark.parametrize("out", ["a.zip", "whole", "a.safetensors", "a.onnx"])
+def test_an_export_that_does_not_fit_on_the_disk_leaves_nothing(trained, tmp_path, capsys, out):
+    if out.endswith("onnx"):
+        pytest.importorskip("onnxscript")
+    largest = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, largest[1]))
+    try:
+        arguments = ["export", "--run", "done", "--out", str(tmp_path / out), *(["--whole"] if out == "whole" else [])]
+        assert main(["--checkpoints", str(trained), *arguments]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, largest)
+    assert f"--out={tmp_path / out} cannot be written: File too large" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 def test_own_pairs_are_part_of_the_package(own: RunFolder, root, tmp_path):

@@ -106,7 +106,7 @@ def prediction_at(
     symbols_before = until_eos(produced)
     steps = len(symbols_before) + (EOS_ID in produced)
     if not 0 <= step < steps:
-        raise InputError(f"step {step + 1} is not a step of this answer, which has {steps}")
+        raise InputError(f"step {step + 1}, counted from 1, is not a step of this answer, which has {steps}")
     produced = produced[:steps]
     target_id = produced[step] if target is None else token_id(task.tgt_vocab, target, field="target")
     foil_id = None if foil is None else token_id(task.tgt_vocab, foil, field="foil")
