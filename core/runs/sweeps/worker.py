@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from core.config.preset import PLUGIN_FILES, LoadedPlugin
 from core.config.sections import Section
@@ -78,15 +79,26 @@ def main() -> int:
             logs=request.logs,
         ) as run:
             for report in reported(run, minutes=request.minutes, reasons=reasons):
-                print(json.dumps(report), flush=True)
+                if not _written(report):
+                    reasons.append(STOPPED)
                 if request.waits and answers.get() == "prune":
                     reasons.append(PRUNED)
     except LabError as error:
         print(error, file=sys.stderr)
         return 2
-    if run.info.status == "stopped" and reasons == [STOPPED]:
+    if run.info.status == "stopped" and set(reasons) == {STOPPED}:
         return 143
     return 1 if run.info.status == "failed" else 0
+
+
+def _written(report: dict[str, Any]) -> bool:
+    """Write a report, and return whether the program that started this process can still read it."""
+    try:
+        print(json.dumps(report), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what the interpreter writes at its end, too
+        return False
+    return True
 
 
 def _load(plugins: Sequence[LoadedPlugin]) -> None:

@@ -49,7 +49,7 @@ def test_an_encoder_only_model_predicts_at_a_position_of_the_source_and_reads_no
     ("options", "message"),
     [
         ({"step": 4, "answer": ["2", "8", "4"]}, "step 5, counted from 1, is not a step of this answer, which has 4"),
-        ({"step": -1}, "step 0 is not"),
+        ({"step": -1}, "step 0, counted from 1, is not"),
         ({"target": "x"}, "target='x' is not in the vocabulary"),
         ({"answer": ["2"], "foil": "2"}, "foil='2' must be another token"),
         ({"answer": ["no"]}, "answer='no'"),

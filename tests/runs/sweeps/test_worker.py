@@ -92,6 +92,18 @@ def test_a_signal_ends_a_process_that_saves_its_run(root, tiny, work, monkeypatc
     assert RunFolder(root, "a").read_info().status == "stopped"
 
 
+def test_a_process_whose_reports_nobody_reads_saves_its_run_and_ends(root, tiny):
+    request = request_for(root, tiny.with_changes(LONG)).model_dump_json()
+    command = [sys.executable, "-m", "core.runs.sweeps.worker"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdout.close()
+        process.stdin.write(f"{request}\n".encode())
+        process.stdin.flush()  # and stays open
+        assert process.wait(timeout=60) == 143
+    info = RunFolder(root, "a").read_info()
+    assert (info.status, info.message) == ("stopped", "stopped by its sweep")
+
+
 def test_a_process_whose_driver_is_killed_saves_its_run_and_ends(root, tiny):
     preset = tiny.with_changes(LONG)
     program = (
