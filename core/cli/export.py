@@ -34,9 +34,13 @@ def _writer(options: argparse.Namespace) -> Callable[[RunFolder, Path], None]:
         if options.half or options.whole:
             raise InputError("--half and --whole are for --out, not for --html")
         return importlib.import_module("ui.site.one_file").export_html  # made of the page, which core does not import
-    is_package = options.whole or options.out.suffix == ".zip"
-    if options.half and (is_package or options.out.suffix == ".onnx"):
+    suffix = options.out.suffix.lower()
+    is_package = options.whole or suffix == ".zip"
+    if not is_package and suffix not in ("", ".safetensors", ".onnx"):
+        hint = "; --html writes a page" if suffix in (".html", ".htm") else ""
+        raise InputError(f"--out={str(options.out)[:200]} must end with .safetensors, .zip or .onnx{hint}")
+    if options.half and (is_package or suffix == ".onnx"):
         raise InputError(f"--half writes a weight file, not --out={str(options.out)[:200]}")
-    if options.out.suffix == ".onnx":
+    if suffix == ".onnx":
         return export_onnx
     return export_package if is_package else partial(export_weights, half=options.half)

@@ -435,7 +435,7 @@ def _corpus(parser: argparse.ArgumentParser) -> None:
 def _export(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--out", type=Path, metavar="OUT", help="a new file, .zip, .onnx or folder; it must not exist")
+    target.add_argument("--out", type=Path, metavar="OUT", help="a new .safetensors, .zip or .onnx file, or folder")
     target.add_argument(
         "--html",
         type=Path,

@@ -67,7 +67,7 @@ def export_package(folder: RunFolder, path: Path) -> None:
     _refuse_existing(path)
     files = package_files(folder)
     try:
-        if path.suffix == ".zip":
+        if path.suffix.lower() == ".zip":
             write_zip(files, path)
             return
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")

@@ -150,7 +150,11 @@ def test_export_refuses_existing_files_and_runs_without_weights(trained, tmp_pat
     assert main(["--checkpoints", str(root), "export", "--run", "new", "--out", str(tmp_path / "y")]) == 2
     nowhere = str(tmp_path / "no" / "folder")
     assert main(["--checkpoints", str(trained), "export", "--run", "done", "--out", nowhere]) == 2
+    for other in ("page.html", "model.tar"):
+        assert main(["--checkpoints", str(trained), "export", "--run", "done", "--out", str(tmp_path / other)]) == 2
     said = capsys.readouterr().err.splitlines()
+    assert said[3].endswith("page.html must end with .safetensors, .zip or .onnx; --html writes a page")
+    assert said[4].endswith("model.tar must end with .safetensors, .zip or .onnx")
     assert ["exists already" in said[0], "has no weights yet" in said[1], "cannot be written" in said[2]] == [True] * 3
 
 
