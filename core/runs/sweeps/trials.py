@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import json
 import re
+from collections import ChainMap
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from core.runs.sweeps.sweep import MAX_SEED, SEED, STEPS, Range, Settings, Sweep
 _DIGEST = 7  # characters in a trial's name that tell settings apart; 36 ** 7 are 78 billion
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _LISTED_PROBLEMS = 3
+_TRIED = 100  # combinations of other axes, in search of one that a value is allowed with
 
 
 @dataclass(frozen=True)
@@ -101,27 +103,56 @@ def examined_trials(sweep: Sweep, base: Preset) -> list[Trial]:
 
 
 def extreme_trials(sweep: Sweep, base: Preset) -> list[Trial]:
-    """Return trials at the ends of the axes: each axis at its lowest and highest value, others at the base preset's.
+    """Return trials at the ends of the axes: each axis at its lowest and highest value, other ranges at the base's.
 
-    The last two have all lowest and all highest values, if such presets are valid. They show before a search begins
-    whether its values are allowed at all, and what it may take.
+    Other lists have their first value, or what makes the preset valid. The last two trials have all lowest and all
+    highest values, if such presets are valid. They show before a search begins whether its values are allowed at all,
+    and what it may take.
 
     Raises:
-        ConfigError: an axis is a range but the preset's value is no number, or a value is not allowed.
+        ConfigError: an axis is a range but the preset's value is no number, or a value is never allowed.
     """
-    fixed = {key: axis for key, axis in sweep.axes.items() if not isinstance(axis, Range)}
     trials = []
     for key, axis in sweep.axes.items():
         if isinstance(axis, Range):
             _check_range(key, axis, base)
         values: tuple[Value, ...] = (axis.low, axis.high) if isinstance(axis, Range) else axis
-        others = {each: values[0] for each, values in fixed.items() if each != key}
-        trials += [trial_of(sweep, base, others | {key: value}) for value in values]
+        others = [_options(each, of_other) for each, of_other in sweep.axes.items() if each != key]
+        for value in values:
+            try:
+                trials.append(_first_valid(sweep, base, {key: value}, others))
+            except ConfigError:
+                if not isinstance(axis, Range):
+                    raise
+                trial_of(sweep, base, {key: value})  # values between may be allowed, unless this one never is
     for end in (min, max):
         corner = {key: end(_ends(axis)) for key, axis in sweep.axes.items()}
         with contextlib.suppress(ConfigError):
             trials.append(trial_of(sweep, base, corner))
     return trials
+
+
+def _options(key: str, axis: Range | tuple[Value, ...]) -> list[Settings]:
+    """Return the settings of another axis: its values; of a range none, which leaves the base preset's, and some."""
+    if not isinstance(axis, Range):
+        return [{key: value} for value in axis]
+    between = range(int(axis.low), int(axis.high), axis.step)[:_TRIED] if axis.step else range(0)
+    return [{}, *({key: value} for value in (axis.low, axis.high, *between))]
+
+
+def _first_valid(sweep: Sweep, base: Preset, settings: Settings, others: list[list[Settings]]) -> Trial:
+    """Return the first trial with these settings that is a valid preset; ``others`` has the settings of other axes.
+
+    Raises:
+        ConfigError: none is valid; it is that of the first.
+    """
+    problems: list[ConfigError] = []
+    for combination in itertools.islice(itertools.product(*others), _TRIED):
+        try:
+            return trial_of(sweep, base, dict(ChainMap(settings, *combination)))
+        except ConfigError as error:
+            problems.append(error)
+    raise problems[0]
 
 
 def _ends(axis: Range | tuple[Value, ...]) -> list[Any]:

@@ -102,6 +102,18 @@ def test_a_range_beyond_what_presets_allow_is_refused(tiny, axis, message):
         extreme_trials(make_sweep(axes=axis, search="random", trials=3), tiny)
 
 
+@pytest.mark.parametrize(
+    ("widths", "heads"),
+    [([32, 48, 96], [2, 3]), ({"low": 16, "high": 48, "step": 16}, [3]), ([48], {"low": 3, "high": 4})],
+)
+def test_a_value_that_some_combination_allows_is_not_refused(tiny, widths, heads):
+    axes = {"model.d_model": widths, "model.num_heads": heads}
+    trials = extreme_trials(make_sweep(axes=axes, search="random", trials=3), tiny)
+    assert all(each.preset.model.d_model % each.preset.model.num_heads == 0 for each in trials)
+    with pytest.raises(ConfigError, match=r"d_model=16 must be divisible by model\.num_heads=3"):
+        extreme_trials(make_sweep(axes={"model.num_heads": [3]}, search="random", trials=3), tiny)
+
+
 def test_the_file_must_be_a_mapping_of_yaml(tmp_path):
     path = tmp_path / "a.yaml"
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
