@@ -4,6 +4,7 @@ from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
@@ -243,7 +244,17 @@ class PairTask(Task):
     @property
     def lengths(self) -> range:
         """Lengths of the sources in the table; there is no data of other lengths."""
-        return self.trained_lengths
+        return range(self.min_length, self.max_length + 1)
+
+    @property
+    def trained_lengths(self) -> range:
+        """Lengths from the shortest to the longest training source; without the pairs, those of all sources."""
+        return self._trained_lengths if self.has_pairs else super().trained_lengths
+
+    @cached_property
+    def _trained_lengths(self) -> range:
+        lengths = self.table.src.lengths[self.table.rows("train")]
+        return range(int(lengths.min()), int(lengths.max()) + 1) if len(lengths) else self.lengths
 
     def all_pairs(self, split: Split) -> TableRows:
         """Return all pairs of a split; see ``Task.all_pairs``."""

@@ -255,7 +255,8 @@ class Task(ABC):
 
     def note(self, symbols: Sequence[str]) -> str:
         """Describe how an input differs from the training inputs, or return ""; the default compares lengths."""
-        if self.min_length <= len(symbols) <= self.max_length:
+        shortest, longest = self.trained_lengths[0], self.trained_lengths[-1]
+        if shortest <= len(symbols) <= longest:
             return ""
-        side = "shorter" if len(symbols) < self.min_length else "longer"
-        return f"{side} than any training input ({format_range(self.min_length, self.max_length)} tokens)"
+        side = "shorter" if len(symbols) < shortest else "longer"
+        return f"{side} than any training input ({format_range(shortest, longest)} tokens)"

@@ -1,4 +1,4 @@
-"""``data``, stopped while it reads; and the exit code of a training that cannot be saved."""
+"""``data``: what it says, stopped while it reads; and the exit code of a training that cannot be saved."""
 
 import errno
 import os
@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from core.__main__ import main
+from core.config.preset import load_preset_file
 from core.runs import recorder
+from core.tasks import build_task
 from tests.support.run_helpers import wait_for
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,3 +37,20 @@ def test_a_training_that_cannot_be_saved_has_failed(tmp_path, capsys, monkeypatc
     words = ["--checkpoints", str(tmp_path), "train", "--preset", "tiny", "--run", "a", "--set", "training.steps=2"]
     assert main([*words, "--set", "training.warmup_steps=1", "--set", "training.evaluate_every=2"]) == 1
     assert "the disk is full" in capsys.readouterr().err
+
+
+def test_what_only_test_pairs_have_is_not_told_of_the_training_pairs(tmp_path, capsys):
+    words = ["red", "green", "blue", "black"]
+    train = "".join(f"{one} {two} {three}\tx\n" for one in words for two in words for three in words)
+    tested = "omega red\tx\nred red red red red\ty\nred red red red red\tx\n"
+    for name, text in (("train", train), ("one", tested), ("two", tested)):
+        (tmp_path / f"{name}.tsv").write_text(text)
+    tests = [f"--test={name}={tmp_path / name}.tsv" for name in ("one", "two")]
+    words_of = ["data", str(tmp_path / "train.tsv"), *tests, "--tokens", "word", "--out", str(tmp_path / "a.yaml")]
+    assert main(words_of) == 0
+    said = capsys.readouterr().out
+    assert "source vocabulary                4 words" in said
+    assert "sources with several targets     1;" in said  # not of the pair in both sets
+    task = build_task(load_preset_file(tmp_path / "a.yaml").task, pairs=tmp_path / "a.pairs.tsv")
+    assert task.note(["red"] * 5).endswith("longer than any training input (3 tokens)")
+    assert 5 in task.lengths

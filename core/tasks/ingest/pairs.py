@@ -72,7 +72,7 @@ class IngestResult:
         skipped: number of invalid rows by kind of problem; ``problems`` lists the first of them.
         too_long: pairs in the file with more than ``MAX_TOKENS`` subwords on a side, which the task leaves out.
         source_lengths, target_lengths: number of pairs by the number of tokens of that side.
-        source_tokens, target_tokens: number of occurrences of each token.
+        source_tokens, target_tokens: number of occurrences of each token in the training pairs.
         reading: how the file was read, and could be; None of pairs from elsewhere, or of two files.
         first_pairs: the first training pairs, as text.
         subwords: vocabularies of subwords; None with other tokens.
@@ -201,6 +201,7 @@ class _Seen:
         self.pairs: set[int] = set()
         self.sources: set[int] = set()
         self.several: set[int] = set()
+        self.answers_in_sets: set[int] = set()
         self.held_out: dict[int, str] = {}
         """Split of each source that is held out."""
         self.training_case, self.held_out_case = CaseCheck(), CaseCheck()
@@ -218,17 +219,18 @@ def _valid_pairs(rows: Iterable[Row], result: IngestResult, seen: _Seen) -> Iter
                 result.problems.append(SkippedRow(row.file, row.line, str(problem)))
             continue
         key = source_key(source if result.kinds[0] in ("character", "subword") else " ".join(tokens[0]))
-        pair = source_key(f"{key}\t{target if result.kinds[1] == 'subword' else ' '.join(tokens[1])}")
-        if row.split == "test" and row.set:  # a source may be in several test sets
-            pair ^= source_key(row.set)
+        answer = source_key(f"{key}\t{target if result.kinds[1] == 'subword' else ' '.join(tokens[1])}")
+        is_in_set = row.split == "test" and bool(row.set)  # a source may be in several test sets
+        pair = answer ^ source_key(row.set) if is_in_set else answer
         if seen.held_out.get(key, row.split) != row.split:
             result.overlaps += 1
         elif pair in seen.pairs:
             result.duplicates += 1
         else:
-            if key in seen.sources:
+            if key in seen.sources and answer not in seen.pairs and answer not in seen.answers_in_sets:
                 seen.several.add(key)
             seen.pairs.add(pair)
+            seen.answers_in_sets.update([answer] if is_in_set else [])
             seen.sources.add(key)
             (seen.held_out_case if row.split else seen.training_case).add(source)
             if row.split:
@@ -249,6 +251,7 @@ def _count(
     if "subword" not in result.kinds:
         result.source_lengths[len(tokens[0])] += 1
         result.target_lengths[len(tokens[1])] += 1
+    if not is_held_out:
         result.source_tokens.update(tokens[0])
         result.target_tokens.update(tokens[1])
     if not is_held_out and len(result.first_pairs) < FIRST_PAIRS:

@@ -23,7 +23,7 @@ from core.tasks.ingest.pairs import IngestResult, Kinds, ingest_pairs
 from core.tasks.ingest.reading import Reading, read_pairs, reading_of
 from core.tasks.ingest.recipes import preset_for, task_for
 from core.tasks.own_pairs import OwnPairs
-from core.tasks.pairs import RaggedRows
+from core.tasks.pairs import SPLITS, RaggedRows
 from core.text.case import TextCase, in_case
 from core.text.validation import quote
 from core.text.vocab import Vocab
@@ -207,8 +207,10 @@ def _measure(result: IngestResult, task: OwnPairs) -> None:
         result.source_lengths, result.target_lengths = (
             Counter(rows.lengths.tolist()) for rows in (table.src, table.tgt)
         )
+    if result.subwords or result.measured_every == 1:
+        is_train = table.split == SPLITS.index("train")
         result.source_tokens, result.target_tokens = (
-            _occurrences(rows, vocab) for rows, vocab in zip((table.src, table.tgt), vocabs, strict=True)
+            _occurrences(rows, vocab, is_train) for rows, vocab in zip((table.src, table.tgt), vocabs, strict=True)
         )
     result.unknown = unknown_shares(table)
     source, target = (
@@ -217,8 +219,10 @@ def _measure(result: IngestResult, task: OwnPairs) -> None:
     result.example = source, target
 
 
-def _occurrences(rows: RaggedRows, vocab: Vocab) -> Counter[str]:
-    counts = torch.bincount(rows.ids.long(), minlength=len(vocab)).tolist()
+def _occurrences(rows: RaggedRows, vocab: Vocab, is_train: torch.Tensor) -> Counter[str]:
+    """Count the tokens of the training rows, (N,) bool, which are those of the vocabulary."""
+    ids = rows.ids[is_train.repeat_interleave(rows.lengths)]
+    counts = torch.bincount(ids.long(), minlength=len(vocab)).tolist()
     return Counter({token: count for token, count in zip(vocab.tokens, counts, strict=True) if count})
 
 
