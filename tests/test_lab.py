@@ -150,6 +150,7 @@ def test_ablation_changes_another_run_and_leaves_this_one(run):
         (lambda run: run.evaluate(-1), "sequences=-1 must be a whole number of at least 1"),
         (lambda run: run.score_heads(0), "sequences=0 must be a whole number of at least 1"),
         (lambda run: run.evaluate(9, split="valid"), "split='valid' is not one of train, validation, test"),
+        (lambda run: run.decode(["4", "8"]), "text=['4', '8'] must be a text"),
         (lambda run: run.decode("4 8", strategy="beam"), "strategy='beam' must be of core.generation"),
     ],
 )

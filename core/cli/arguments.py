@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.config import ConfigError, Preset, load_preset, load_preset_file, pairs_beside
+from core.config import ConfigError, Preset, load_preset, load_preset_file, pairs_beside, preset_names
 from core.config.preset import PLUGIN_FILES
 from core.runs.names import readable_name
 from core.storage import bounded_yaml
@@ -144,7 +144,11 @@ def changed_preset(preset: Preset, options: argparse.Namespace) -> Preset:
 
 def named_preset(name: str) -> Preset:
     """Load a preset by its name or the path of its file; ConfigError if it is missing or not valid."""
-    return load_preset_file(Path(name)) if _is_file(name) else load_preset(name)
+    if _is_file(name):
+        return load_preset_file(Path(name))
+    if name not in preset_names() and Path(name).is_file():
+        raise ConfigError([("preset", f"preset={name!r:.60} is a file; the name of such a file must end with .yaml")])
+    return load_preset(name)
 
 
 def check_preset(options: argparse.Namespace) -> None:
@@ -181,7 +185,7 @@ def pairs_from(options: argparse.Namespace) -> Path | None:
 
 
 def _is_file(preset: str) -> bool:
-    return preset.endswith((".yaml", ".yml"))
+    return preset.lower().endswith((".yaml", ".yml"))
 
 
 def changes_from(options: argparse.Namespace) -> dict[str, Any]:
@@ -195,6 +199,8 @@ def changes_from(options: argparse.Namespace) -> dict[str, Any]:
         key, equals, value = setting.partition("=")
         if not equals:
             raise ConfigError([(key, f"--set {setting[:60]!r} must look like training.steps=500")])
+        if not value.strip():
+            raise ConfigError([(key, f"--set {setting[:60]} has no value; '' is an empty text")])
         try:
             changes[key] = bounded_yaml.load(value)
         except bounded_yaml.BoundedYamlError as error:

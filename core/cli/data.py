@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     print("\n".join(summary_lines(result)))
     print(f"\ntraining time on this machine: {duration_range(time.low, time.high) if time else 'too long to estimate'}")
     print(f"\nwritten: {out}, the preset, and {pairs_beside(out).name}, the pairs; keep them in the same folder")
-    print(f"to train it: python -m core train --preset {out}")
+    print(f"to train it: python -m core train --preset {shlex.quote(str(out))}")
     if options.json:
         print(json.dumps(_as_json(result, out, time)))
     return 0

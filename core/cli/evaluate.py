@@ -3,6 +3,7 @@
 import argparse
 import json
 import time
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -28,6 +29,9 @@ from core.models import count_parameters
 from core.models.ensemble import Ensemble
 from core.reports.formatting import headline_text
 from core.tasks import Batch, fixed_pairs
+from core.text.vocab import PAD_ID
+
+MAX_LENGTHS = 12  # listed in a line
 
 
 def run(options: argparse.Namespace) -> int:
@@ -55,7 +59,8 @@ def run(options: argparse.Namespace) -> int:
             "perplexity": evaluation.perplexity,
         }
     )
-    _print_run(loaded, strategy)
+    lengths = _lengths(pairs)
+    _print_run(loaded, strategy, lengths)
     print(f"result          {headline_text(figures)}")
     _print(loaded, evaluation, padding, scores)
     _print_produced(produced)
@@ -73,7 +78,11 @@ def run(options: argparse.Namespace) -> int:
             "without_bleu": headline.without_bleu,
         }
         result |= _as_json(loaded, evaluation, padding, scores, seconds)
-        result |= {"quality": quality and asdict(quality), "copying": copying and asdict(copying)}
+        result |= {
+            "input_lengths": lengths,
+            "quality": quality and asdict(quality),
+            "copying": copying and asdict(copying),
+        }
         result |= {"produced_tokens": asdict(produced)}
         result |= {"error_rates": _rates_as_json(rates), "breakdown": breakdown and asdict(breakdown)}
         print(json.dumps(result | {"strategy": strategy.model_dump()}))
@@ -95,13 +104,25 @@ def _decode_unpadded(loaded: Trained, pairs: Batch, strategy: Strategy) -> tuple
     return outputs, score_recorded_heads(greedy.steps) if greedy else []
 
 
-def _print_run(loaded: Trained, strategy: Strategy) -> None:
+def _print_run(loaded: Trained, strategy: Strategy, lengths: dict[int, int]) -> None:
     of_each = "of each" if isinstance(loaded.model, Ensemble) else f"from step {loaded.step}"
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, {of_each}")
     print(f"parameters      {count_parameters(loaded.model):9,}")
-    print(f"test sequences  distinct, held out; training inputs: {loaded.task.sampling}")
+    print(f"test sequences  {_drawn(loaded)}")
+    if len(lengths) <= MAX_LENGTHS:
+        print(f"input lengths   {', '.join(f'{length}: {count:,}' for length, count in lengths.items())}")
     if strategy != GREEDY:
         print(f"strategy        {format_strategy(strategy)}")
+
+
+def _drawn(loaded: Trained) -> str:
+    return f"distinct, held out; training inputs: {loaded.task.sampling}"
+
+
+def _lengths(pairs: Batch) -> dict[int, int]:
+    """Return the number of inputs by their number of tokens; there are few distinct short ones, which run out."""
+    counts = Counter(((pairs.src != PAD_ID).sum(dim=1) - 2).tolist())  # without BOS and EOS
+    return dict(sorted(counts.items()))
 
 
 def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect, scores: list[HeadScore]) -> None:
@@ -181,7 +202,7 @@ def _as_json(
         "run": loaded.run,
         "preset": loaded.preset.name,
         "parameters": count_parameters(loaded.model),
-        "sampling": loaded.task.sampling,
+        "sampling": _drawn(loaded),
         "sequences": evaluation.sequences,
         "exact_match": evaluation.exact_match,
         "exact_match_unpadded": evaluation.exact_match,  # promised; the same since nothing else is decoded with padding

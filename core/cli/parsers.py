@@ -192,7 +192,7 @@ def _add_interventions(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="HEAD=PATTERN",
         help='fix the attention pattern of a cross-attention head: "diagonal", "anti-diagonal" or "position K" '
-        "(0 is BOS)",
+        "(0 is BOS; above the last, EOS)",
     )
 
 

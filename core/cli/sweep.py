@@ -9,6 +9,7 @@ from collections import Counter
 from tqdm import tqdm
 
 from core.cli.signals import stopped_by_signals
+from core.config.counting import counted
 from core.config.preset import PLUGIN_FILES
 from core.runs import DEFAULT_ROOT
 from core.runs.logs import check_logs
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
         search = open_search(file, folder, trials, storage=options.storage)
         expected = sweep.num_runs if part is None else len(range(part[0], sweep.num_runs, part[1]))
         at_a_time = f"on the cluster {options.ray}" if cluster else f"{jobs} at the same time"
-        print(f"sweep {sweep.name}: {sweep.num_trials:,} trials × {sweep.num_seeds} seeds, {at_a_time}", flush=True)
+        print(f"sweep {sweep.name}: {sweep.size}, {at_a_time}", flush=True)
         bar = stack.enter_context(tqdm(total=expected, desc=sweep.name, unit="run", file=sys.stderr, disable=None))
         progress = _Progress(bar, sweep)
         driver = Driver(
@@ -60,6 +61,9 @@ def run(options: argparse.Namespace) -> int:
             driver.run()
     counts = progress.counts
     print(_summary(sweep, counts))
+    begun = len(folder.records())
+    if begun < sweep.num_trials and part is None and not signals:
+        print(f"{counted(begun, 'trial')} of {sweep.num_trials:,}: no other valid settings were drawn")
     status = "stopped" if signals else "failed" if counts["failed"] else "finished"
     if options.json:
         print(json.dumps({"sweep": sweep.name, "status": status, "runs": expected} | dict(counts)))
@@ -138,7 +142,7 @@ class _Progress:
 
 
 def _summary(sweep: Sweep, counts: Counter[str]) -> str:
-    parts = [f"{counts['done']:,} runs trained"]
+    parts = [f"{counted(counts['done'], 'run')} trained"]
     parts += [f"{counts['skipped']:,} were done before"] if counts["skipped"] else []
     parts += [f"{counts[each]:,} {each}" for each in ("pruned", "failed") if counts[each]]
     return f"sweep {sweep.name}: {', '.join(parts)}; python -m core sweep-table {sweep.name}"

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     _print(file, best)
     if path is not None:
         _save(file, best, folder, path)
-        print(f"\nwritten: {path}; to train it: python -m core train --preset {path}")
+        print(f"\nwritten: {path}; to train it: python -m core train --preset {shlex.quote(str(path))}")
     if options.json:
         print(json.dumps(_as_json(file, best)))
     return 0

@@ -358,10 +358,14 @@ def load_preset_file(path: Path) -> Preset:
     Raises:
         ConfigError: the file cannot be read or is no valid preset.
     """
+    label = f"preset={_short(str(path))}"
     try:
         return read_preset(path.read_bytes(), name=_name_from(path.stem))
     except OSError as error:
-        raise ConfigError([("preset", f"preset={_short(str(path))} cannot be read: {error.strerror}")]) from error
+        raise ConfigError([("preset", f"{label} cannot be read: {error.strerror}")]) from error
+    except ConfigError as error:
+        (field, message), *others = error.problems
+        raise ConfigError([(field, f"{label}: {message}"), *others]) from error
 
 
 def pairs_beside(preset_file: Path) -> Path:
@@ -467,6 +471,8 @@ def _problem(detail: ErrorDetails) -> tuple[str, str]:
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _family_problem(str(detail["loc"][0]), detail["input"])
     message = message.removeprefix("Input ").removeprefix("String ")
+    if kind == "string_pattern_mismatch" and field == "name":
+        message = f"should be a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
     return field, f"{field}={_short(detail['input'])} {message}"
 
 

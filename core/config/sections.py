@@ -5,6 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from core.config.counting import counted
+
 FIXED = "fixed"  # marks fields that the preset sets and the user does not edit
 
 Norm = Literal["post", "pre"]
@@ -314,7 +316,7 @@ class TransformerConfig(BlocksConfig):
     def summary(self) -> str:
         """The model's size in a few words."""
         return (
-            f"{self.num_encoder_layers} + {self.num_decoder_layers} layers, {self.num_heads} heads"
+            f"{self.num_encoder_layers} + {self.num_decoder_layers} layers, {counted(self.num_heads, 'head')}"
             + f", {self.attention} attention" * (self.attention != "full")
         )
 
@@ -349,7 +351,7 @@ class DecoderOnlyConfig(BlocksConfig):
     @property
     def summary(self) -> str:
         """The model's size in a few words."""
-        return f"decoder-only, {self.num_layers} layers, {self.num_heads} heads"
+        return f"decoder-only, {counted(self.num_layers, 'layer')}, {counted(self.num_heads, 'head')}"
 
 
 class EncoderOnlyConfig(BlocksConfig):
@@ -364,7 +366,7 @@ class EncoderOnlyConfig(BlocksConfig):
     @property
     def summary(self) -> str:
         """The model's size in a few words."""
-        return f"encoder-only, {self.num_layers} layers, {self.num_heads} heads"
+        return f"encoder-only, {counted(self.num_layers, 'layer')}, {counted(self.num_heads, 'head')}"
 
 
 class GRUConfig(Section):

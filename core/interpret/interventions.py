@@ -32,7 +32,7 @@ class Pattern:
         kind: "diagonal": in step t, counted from 0, column t + 1; "anti-diagonal": column n - t of a source of n tokens
             between BOS and EOS, which begins at the last of them and, in the step that ends a reversal, is BOS;
             "position": always the same column.
-        position: that column.
+        position: that column; the last, EOS, of a source that has no such column.
     """
 
     kind: Literal["diagonal", "anti-diagonal", "position"]

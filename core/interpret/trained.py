@@ -92,6 +92,9 @@ class Trained:
         Raises:
             InputError: the task cannot read the text, it is too long for the model, or ``strategy`` is none.
         """
+        for name, given in (("text", text), ("prefix", prefix)):
+            if not isinstance(given, str):
+                raise InputError(f"{name}={given!r:.60} must be a text, such as '4 8 2 9'")
         if not isinstance(strategy, Strategy):
             raise InputError(f"strategy={strategy!r:.60} must be of core.generation, such as Beam(beam_size=4)")
         decoded = inspect(

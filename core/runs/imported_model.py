@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import torch
 from pydantic import BaseModel, ValidationError
 
+from core.config.counting import counted
 from core.config.sections import BlocksConfig, DecoderOnlyConfig, TransformerConfig
 from core.runs.model_files import ModelImportError
 from core.text.subwords import SubwordTokenizers
@@ -44,7 +45,7 @@ class ImportedModel:
         config, layers = self.config, self.config.summary
         if isinstance(config, TransformerConfig):
             layers = f"{config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder layers"
-            layers += f", {config.num_heads} heads"
+            layers += f", {counted(config.num_heads, 'head')}"
         return (
             f"{self.kind}: {layers}, d_model {config.d_model}, "
             f"{sum(each.numel() for each in self.weights.values()):,} parameters, "

@@ -66,6 +66,15 @@ _Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _Time = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))]
 
 
+def without_weights(info: "RunInfo") -> str:
+    """Return why a run has no best weights, after its name."""
+    if info.status == "failed":
+        return "failed before weights were saved"
+    if info.best_step is not None:
+        return "has lost its best weights: best.safetensors is missing"
+    return f"has no weights yet; it is {info.status}"
+
+
 def recorded_name(text: str) -> str:
     """Return a version or a name as ``TrainingSession`` and ``PluginFile`` allow it."""
     return _NOT_IN_WORDS.sub(" ", text).lstrip(" ().,@+:_-")[:100].rstrip() or "unknown"

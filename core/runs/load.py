@@ -15,6 +15,7 @@ from core.config.tasks import NOT_HERE
 from core.interpret.trained import Trained, WeightsKind
 from core.models import assemble_model
 from core.runs.folder import RunError, RunFolder
+from core.runs.info import without_weights
 from core.storage.tensor_file import CheckpointError, load_into, read_tensors, read_with_fallback
 from core.tasks import build_task
 
@@ -37,7 +38,7 @@ def load_run(path: Path, *, pairs: Path | None = None) -> Trained:
     folder = RunFolder(path.parent, path.name)
     preset = folder.ensure_preset()
     if not folder.best.exists():
-        why = NOT_HERE if preset.is_watched else f"has no weights yet; it is {folder.read_info().status}"
+        why = NOT_HERE if preset.is_watched else without_weights(folder.read_info())
         raise RunError(f"run={folder.name!r} {why}")
     if changed := folder.changed_plugins():
         _log.warning("run=%r: %s; its outputs may differ", folder.name, changed)

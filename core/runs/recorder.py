@@ -246,8 +246,8 @@ def mark_failed(folder: RunFolder) -> Iterator[None]:
         message = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
         try:
             folder.write_info(folder.read_info().model_copy(update={"status": "failed", "message": message}))
-        except (OSError, RunError):  # for example because of the full disk that was the reason
-            _log.exception("%s: cannot be marked failed: %s", folder.path, message)
+        except (OSError, RunError) as reason:  # for example because of the full disk that was the reason
+            _log.error("%s: cannot be marked failed (%s): %s", folder.path, reason, message)
         raise
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from core.config import Preset
 from core.config.tasks import NOT_HERE
 from core.runs.folder import RunError, RunFolder, check_resumable, list_runs
-from core.runs.info import RunInfo
+from core.runs.info import RunInfo, without_weights
 from core.runs.names import TITLE_FILE, Naming
 from core.storage.cache import FileCache
 from core.storage.errors import UnavailableError
@@ -224,16 +224,18 @@ class Run:
 
         Args:
             steps: number of training steps in all, to extend the run; None leaves that of its preset.
-            device: "cpu", "cuda" or "mps".
+            device: "cpu", "cuda", "mps" or "auto", the fastest.
 
         Raises:
             RunError: the run is shipped, is active, or has no steps left; or another process uses it.
+            InputError: this machine has no such device.
         """
         from core.runs.training import training
+        from core.training.devices import device_named
 
         check_resumable(self.folder, steps=steps)
         preset = None if steps is None else self.preset.with_changes({"training.steps": steps})
-        return training(self.folder, preset=preset, device=device)
+        return training(self.folder, preset=preset, device=device_named(device))
 
     def task(self) -> "Task":
         """Return the run's task, with its vocabularies and data; the run need not have any weights."""
@@ -250,7 +252,7 @@ class Run:
     def _why_without_weights(self) -> str:
         if self.preset.is_watched:  # raises if it is missing too
             return NOT_HERE
-        return f"has no weights yet; it is {self.info.status}"
+        return without_weights(self.info)
 
 
 class Runs:

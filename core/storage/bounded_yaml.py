@@ -30,10 +30,11 @@ class _Loader(_SafeLoader):
     """Safe loader that parses ``1e-3`` as a float, as in YAML 1.2, and rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        keys = [key_node.value for key_node, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise BoundedYamlError(f"duplicate key {key!r} (line {_line(node)})")
+        keys = set()
+        for key_node, _ in node.value:
+            if isinstance(key_node, yaml.ScalarNode) and key_node.value in keys:
+                raise BoundedYamlError(f"duplicate key {key_node.value!r} (line {_line(key_node)})")
+            keys.update([key_node.value] if isinstance(key_node, yaml.ScalarNode) else [])
         return super().construct_mapping(node, deep)
 
 

@@ -4,7 +4,7 @@ import torch
 
 from core.storage.errors import InputError
 
-DEVICES = ("auto", "cpu", "cuda", "mps")  # values of ``--device``
+DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 def best_device() -> str:
@@ -13,15 +13,17 @@ def best_device() -> str:
 
 
 def device_named(name: str) -> str:
-    """Return the device for a value of ``--device``; "auto" is ``best_device()``.
+    """Return the device of a name; "auto" is ``best_device()``.
 
     Raises:
         InputError: this machine has no device of that kind.
     """
     if name == "auto":
         return best_device()
+    if name not in DEVICES:
+        raise InputError(f"device={name!r:.60} is not one of {', '.join(DEVICES)}")
     if not _is_available(name):
-        raise InputError(f"--device={name}: PyTorch finds no such device on this machine; use auto or cpu")
+        raise InputError(f"device={name!r}: PyTorch finds no such device on this machine; use auto or cpu")
     return name
 
 

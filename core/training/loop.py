@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from core.config.counting import counted
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.tasks import Batch, Batches, fixed_pairs, training_batches, training_sample
 from core.text.vocab import PAD_ID
@@ -153,7 +154,7 @@ def _early_end(state: TrainingState) -> EndEvent | None:
         return EndEvent(step, "lost", f"step {step}: {error}; resume continues from here")
     if not is_over:
         return None
-    message = f"stopped early at step {step:,}: no better validation loss in {config.patience:,} evaluations"
+    message = f"stopped early at step {step:,}: no better validation loss in {counted(config.patience, 'evaluation')}"
     return EndEvent(step, "finished", f"{message} after step {state.best_step:,}, whose weights are the best")
 
 

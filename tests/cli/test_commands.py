@@ -120,6 +120,8 @@ def test_evaluate_measures_held_out_sequences(trained, capsys):
     for head in result["cross_attention"]:
         assert {"attention_mass", "argmax_accuracy", "uniform_mass"} <= set(head)
     assert "exact match" in output
+    assert sum(result["input_lengths"].values()) == 50
+    assert ", ".join(f"{length}: {count}" for length, count in result["input_lengths"].items()) in output
     loaded = load_run(trained / "done")
     measured = evaluate(loaded.model, fixed_pairs(loaded.task, 50, split="test"))
     assert result["loss"] == pytest.approx(measured.loss, abs=1e-6)
@@ -203,6 +205,8 @@ def test_the_module_returns_its_exit_code_to_the_shell(tmp_path):
     [
         (["train", "--preset", "nothing"], "preset='nothing' is not one of"),
         (["train", "--preset", "missing.yaml"], "preset='missing.yaml' cannot be read"),
+        (["train", "--preset", __file__], "is a file; the name of such a file must end with .yaml"),
+        (["train", "--preset", "tiny", "--set", "training.steps="], "--set training.steps= has no value"),
         (["train", "--preset", "tiny", "--run", "../x"], "run='../x' is not a valid name"),
         (["train", "--preset", "tiny", "--set", "training.steps"], "must look like training.steps=500"),
         (["train", "--preset", "tiny", "--set", "training.steps=many"], "training.steps='many' should be a valid int"),

@@ -255,7 +255,7 @@ def test_a_preset_without_a_name_is_named_after_its_file(tmp_path, tiny):
 def test_a_file_that_is_not_a_preset_is_refused(tmp_path):
     path = tmp_path / "bad.yaml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="not UTF-8"):
+    with pytest.raises(ConfigError, match=r"preset='.*: not UTF-8 text"):
         load_preset_file(path)
 
 

@@ -59,7 +59,16 @@ def test_weights_without_a_step_are_refused(root, tiny):
         load_run(folder.path)
 
 
-def test_a_run_without_weights_cannot_be_loaded(root, tiny):
-    RunFolder.create(root, tiny, name="new", status="stopped")
-    with pytest.raises(RunError, match="run='new' has no weights yet; it is stopped"):
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"status": "stopped"}, "has no weights yet; it is stopped"),
+        ({"status": "failed"}, "failed before weights were saved"),
+        ({"status": "finished", "best_step": 4}, r"has lost its best weights: best\.safetensors is missing"),
+    ],
+)
+def test_a_run_without_weights_cannot_be_loaded(root, tiny, changes, reason):
+    folder = RunFolder.create(root, tiny, name="new")
+    folder.write_info(folder.read_info().model_copy(update=changes))
+    with pytest.raises(RunError, match=f"run='new' {reason}"):
         load_run(root / "new")

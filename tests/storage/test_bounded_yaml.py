@@ -43,7 +43,7 @@ def test_an_empty_document_is_none(text):
         ("a: !!str 1", "tags are not allowed"),
         ("a: !own {b: 1}", "tags are not allowed"),
         ("a: 1\na: 2", "duplicate key 'a'"),
-        ("x:\n  a: 1\n  a: 2", r"duplicate key 'a' \(line 2\)"),
+        ("x:\n  a: 1\n  a: 2", r"duplicate key 'a' \(line 3\)"),
         ("a: [", "not valid YAML"),
         ("a: 1\n--- \nb: 2", "not valid YAML"),
         ("{[a]: 1}", "not valid YAML"),

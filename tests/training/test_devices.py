@@ -89,7 +89,7 @@ def test_the_best_device_is_cuda_then_mps_then_the_cpu(monkeypatch, kinds, best)
 @pytest.mark.parametrize("kind", ["cuda", "mps"])
 def test_an_absent_device_is_refused_by_name(monkeypatch, kind):
     set_available(monkeypatch)
-    with pytest.raises(InputError, match=f"--device={kind}: PyTorch finds no such device"):
+    with pytest.raises(InputError, match=f"device='{kind}': PyTorch finds no such device"):
         device_named(kind)
 
 
@@ -98,7 +98,7 @@ def test_the_command_line_refuses_an_absent_device_before_it_creates_a_run(monke
     command = ["--checkpoints", str(root), "train", "--preset", "tiny", "--run", "a", "--set", "training.steps=2"]
     command += ["--set", "training.warmup_steps=1", "--set", "training.validation_sequences=8"]
     assert main([*command, "--device", "cuda"]) == 2
-    assert capsys.readouterr().err.startswith("error: --device=cuda: PyTorch finds no such device")
+    assert capsys.readouterr().err.startswith("error: device='cuda': PyTorch finds no such device")
     assert not root.exists()
     assert main([*command, "--device", "cpu"]) == 0
     assert "device" not in (root / "a/preset.yaml").read_text()

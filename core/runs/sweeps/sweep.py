@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
 from core.config import MAX_NAME_LENGTH, SECTIONS, ConfigError, Preset, load_preset, load_preset_file, pairs_beside
+from core.config.counting import counted
 from core.config.sections import Section
 from core.storage import bounded_yaml
 
@@ -149,6 +150,11 @@ class Sweep(Section):
         return math.prod(len(axis) for axis in self.axes.values() if not isinstance(axis, Range))
 
     @property
+    def size(self) -> str:
+        """The numbers of trials and seeds: ``5 trials × 3 seeds``."""
+        return f"{counted(self.num_trials, 'trial')} × {counted(self.num_seeds, 'seed')}"
+
+    @property
     def num_runs(self) -> int:
         """Runs of the whole sweep, if no trial is pruned."""
         return self.num_trials * self.num_seeds
@@ -228,7 +234,11 @@ def parse_sweep(document: Any) -> Sweep:
         return Sweep.model_validate(document)
     except ValidationError as error:
         problems: dict[str, str] = {}
-        for detail in error.errors():
+        details = error.errors()
+        inside = {detail["loc"][:-1] for detail in details}  # a list whose items are refused counts as empty, too
+        for detail in details:
+            if detail["type"] == "too_short" and detail["loc"] in inside:
+                continue
             field, message = _problem(dict(detail))
             problems.setdefault(field, message)  # a value that is none of several types has an error for each
         raise ConfigError(list(problems.items())) from error
@@ -273,7 +283,7 @@ def _problem(detail: dict[str, Any]) -> tuple[str, str]:
         return field, f"{field} is not a key of presets, which look like training.learning_rate"
     if kind == "bool_type":  # the first type of a value
         return field, f"{field}={value} should be a number, a text, true, false or null"
-    rule = detail["msg"].removeprefix("Input ").removeprefix("String ")
+    rule = detail["msg"].removeprefix("Input ").removeprefix("String ").replace(" after validation", "")
     rule = rule.replace("Tuple should", "should").replace("a valid tuple", "a list or a range with low and high")
     rule = rule.replace("Dictionary should", "should").replace("a valid dictionary", "a mapping")
     if field == "name":

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from core.config.counting import counted
 from core.tasks.ingest.choosing import MAX_UNKNOWN, share_text
 from core.tasks.ingest.columns import Columns
 from core.tasks.ingest.lines import NOT_UTF_8, SAVE_AS_UTF_8, Row
@@ -32,13 +33,13 @@ def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
     if result.source_case != "as-is":
         converted = ", into which held-out sources were converted" if result.other_case else ""
         facts.append(("case of the sources", f"{result.source_case}{converted}; what is typed is converted too"))
-    facts.append(("duplicate pairs", f"{result.duplicates:,} rows, skipped" if result.duplicates else "none"))
+    facts.append(("duplicate pairs", f"{counted(result.duplicates, 'row')}, skipped" if result.duplicates else "none"))
     if result.held_out:
-        overlaps = f"{result.overlaps:,} pairs, left out" if result.overlaps else "none"
+        overlaps = f"{counted(result.overlaps, 'pair')}, left out" if result.overlaps else "none"
         facts.append(("sources also in held-out pairs", overlaps))
     for kind, count in result.skipped.most_common():
         advice = f"; {SAVE_AS_UTF_8}" if kind == NOT_UTF_8 else ""
-        facts.append((f"skipped: {kind}", f"{count:,} row{'s' if count > 1 else ''}{advice}"))
+        facts.append((f"skipped: {kind}", f"{counted(count, 'row')}{advice}"))
     if result.too_long:
         facts.append((f"longer than {MAX_TOKENS} subwords", f"{result.too_long:,} pairs, left out"))
     return facts + _token_facts(result)

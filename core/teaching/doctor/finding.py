@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from core.config import BugName
+from core.config.counting import counted
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 
 Light = Literal["green", "amber", "red", "gray"]
@@ -108,7 +109,7 @@ class Examination:
         return "\n".join(
             [
                 *(f"{mark} {', '.join(names):35} {sentence}" for (mark, sentence), names in checks.items()),
-                f"{self.name}, after {self.step} updates: {self.diagnosis} ({self.seconds:.1f} s)",
+                f"{self.name}, after {counted(self.step, 'update')}: {self.diagnosis} ({self.seconds:.1f} s)",
             ]
         )
 

@@ -232,8 +232,7 @@ def _plan(found: SweepProgress) -> str:
     sweep = found.table.file.sweep
     how = {"grid": "grid", "random": "random search", "tpe": "TPE"}[sweep.search]
     pruning = "" if sweep.pruning == "none" else f", pruning by {sweep.pruning}"
-    seeds = "1 seed" if sweep.num_seeds == 1 else f"{sweep.num_seeds} seeds"
-    return f"{sweep.preset}, {how}{pruning}, {sweep.num_trials:,} trials × {seeds}"
+    return f"{sweep.preset}, {how}{pruning}, {sweep.size}"
 
 
 def _axis(found: SweepTable, key: str) -> dict[str, Any]:
