@@ -10,6 +10,7 @@ from functools import partial
 
 import torch
 
+from core.config.counting import counted
 from core.evaluation.passes import sequences_per_pass
 from core.interpret.attribution.corrupted_input import corrupt
 from core.interpret.attribution.patch_sites import Activation, GridName, Layout, Phase, Positions, SiteGrid, site_grids
@@ -103,7 +104,7 @@ def activation_patching(
     src = _read(task, prediction, symbols)
     changed = (src != prediction.src)[0].nonzero().flatten().tolist()
     if not changed:
-        raise InputError("corrupted is the same input as the clean one; change a token")
+        raise InputError("the changed input is the input itself; change a token")
     recorder = _Recorder()
     grids = site_grids(model)
     with hooks(recorder.hooks(grids, "encode")):
@@ -122,7 +123,7 @@ def activation_patching(
     logits = _patched_logits(model, src, prediction.tgt_in, variants, recorder)
     clean_difference, corrupted_difference = prediction.score(clean).item(), prediction.score(unpatched).item()
     if abs(clean_difference - corrupted_difference) < _MIN_DIFFERENCE:
-        raise InputError("corrupted does not change the logit difference, so there is nothing to restore")
+        raise InputError("the changed input does not change the logit difference, so there is nothing to restore")
     restored = (prediction.score(logits) - corrupted_difference) / (clean_difference - corrupted_difference)
     is_restored = logits.argmax(dim=-1) == prediction.target
     return ActivationPatching(
@@ -267,7 +268,8 @@ def _columns(model: Seq2Seq, grid: SiteGrid, prediction: Prediction) -> tuple[st
 def _read(task: Task, prediction: Prediction, symbols: tuple[str, ...]) -> torch.Tensor:
     """Return the changed input as ids, (1, S)."""
     if len(symbols) != len(prediction.symbols):
-        raise InputError(f"corrupted has {len(symbols)} tokens; it must have {len(prediction.symbols)}, as the input")
+        needed = len(prediction.symbols)
+        raise InputError(f"the changed input has {counted(len(symbols), 'token')}; it must have {needed}, as the input")
     ids = task.src_vocab.encode(symbols)
     return torch.tensor([[BOS_ID, *ids, EOS_ID]], device=prediction.src.device)
 
@@ -279,7 +281,7 @@ def _with_foil(task: Task, prediction: Prediction, logits: torch.Tensor) -> Pred
     foil = int(logits.argmax())
     if foil == prediction.target:
         raise InputError(
-            f"corrupted leaves the prediction at step {prediction.step + 1} at {prediction.target_token!r}; change a "
-            "token that matters to it, or name a foil"
+            f"the changed input leaves the prediction at step {prediction.step + 1} at {prediction.target_token!r}; "
+            "change a token that matters to it, or name a foil"
         )
     return replace(prediction, foil=foil, foil_token=task.tgt_vocab.tokens[foil])

@@ -175,9 +175,9 @@ def test_what_cannot_be_patched_is_refused():
     model, task = loaded.model, loaded.task
     clean = prediction_at(model, task, list("4829"), step=0)
     for options, message in (
-        ({"corrupted": list("482")}, "corrupted has 3 tokens; it must have 4"),
-        ({"corrupted": list("4829")}, "corrupted is the same input"),
-        ({"corrupted": list("7829")}, "corrupted leaves the prediction at step 1 at '9'"),
+        ({"corrupted": list("482")}, "the changed input has 3 tokens; it must have 4"),
+        ({"corrupted": list("4829")}, "the changed input is the input itself"),
+        ({"corrupted": list("7829")}, "the changed input leaves the prediction at step 1 at '9'"),
         ({"corrupted": list("482x")}, "x"),
     ):
         with pytest.raises(InputError, match=message):
