@@ -118,7 +118,7 @@ def test_a_nan_loss_ends_the_run_with_a_message(visitor, public, monkeypatch, ro
         return loss * math.nan if torch.is_grad_enabled() and _trains(live) else loss
 
     monkeypatch.setattr(torch.nn.functional, "cross_entropy", poisoned)
-    message = wait_for_message(visitor, run, "nan")
+    message = wait_for_message(visitor, run, "loss=nan", "Resume continues from the last save")
     assert message["status"] == "failed"
     row("F1", "a loss that is NaN", "1 run", "reported, others kept training")
 
