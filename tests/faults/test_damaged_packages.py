@@ -11,7 +11,7 @@ from core.runs.folder import PAIRS
 from core.server import Runs
 from core.storage.errors import LabError
 from core.storage.tensor_file import CheckpointError
-from tests.faults.test_damage import mutated
+from tests.faults.damage import mutated
 
 NOT_ITS_FAULT = ("cannot be imported", "This is a bug", "writable")
 

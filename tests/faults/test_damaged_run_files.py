@@ -17,7 +17,7 @@ from core.server.ownership import Ownership, read_ownership, write_ownership
 from core.storage.errors import LabError
 from core.tasks import fixed_pairs
 from core.tasks.ingest import PairFiles, prepare_preset
-from tests.faults.test_damage import mutated
+from tests.faults.damage import mutated
 from tests.support.run_helpers import read_rows
 from tests.support.trainings import train_run
 
