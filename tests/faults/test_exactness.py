@@ -52,7 +52,7 @@ def straight(root, preset, often) -> dict[str, str]:
     return fingerprint(folder)
 
 
-def test_the_same_seed_gives_the_same_run_in_two_processes(root, row):
+def test_the_same_seed_gives_the_same_run_in_two_processes(root):
     families: dict[str, Preset] = {}
     for name in preset_names():
         preset = load_preset(name)
@@ -70,7 +70,6 @@ def test_the_same_seed_gives_the_same_run_in_two_processes(root, row):
             process.join()
         one, other = (fingerprint(folder) for folder in folders)
         assert one == other, family
-    row("R1", "the same seed twice, in fresh processes", f"{len(families)} families", "equal bit for bit")
 
 
 def without(part: str, tensors: dict, facts: dict, preset: Preset) -> tuple[dict, dict]:
@@ -94,7 +93,7 @@ PARTS += ["sequences_seen", "evaluated_step"]
 
 
 @pytest.mark.usefixtures("often")
-def test_resuming_needs_every_part_of_the_checkpoint(root, preset, row):
+def test_resuming_needs_every_part_of_the_checkpoint(root, preset):
     """Includes a run with a rising loss: only there does the best loss matter."""
     restless = {"training.learning_rate": 1.0, "training.schedule": "constant", "training.warmup_steps": 0}
     needed = set()
@@ -112,17 +111,13 @@ def test_resuming_needs_every_part_of_the_checkpoint(root, preset, row):
                 assert part
                 needed.add(part)
     assert needed == set(PARTS)
-    what = f"a part of the checkpoint reset, {preset.model.family}"
-    row("R4", what, f"{len(PARTS)} parts", f"each changes the run: {', '.join(PARTS)}")
 
 
 class Killed(BaseException):
     """Simulates the end of the process: no handler runs, nothing is saved."""
 
 
-def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(  # noqa: C901 - one scenario
-    root, preset, straight, monkeypatch, row
-):
+def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(root, preset, straight, monkeypatch):  # noqa: C901 - one scenario
     """An epoch is 4 updates of 2 batches of 8 sequences; evaluations are after steps 0, 4, 8 and 12."""
     losses, evaluate = training._weighted_losses, training.evaluate
 
@@ -161,9 +156,6 @@ def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(  # noqa: C901 - one
         monkeypatch.setattr(training, "evaluate", evaluate)
         train_run(folder)
         assert fingerprint(folder) == straight, (step, where)
-    family = preset.model.family
-    result = "equal bit for bit: first and last update, around each epoch, between two batches, in evaluations"
-    row("R5", f"interrupted at set points, {family}", f"{len(grid)} points", result)
 
 
 def test_a_run_writes_exactly_the_documented_tensor_files(root, preset, straight):

@@ -92,8 +92,7 @@ def bad_values(info: Any) -> list[Any]:
     return [*(value for value in bad if not isinstance(value, str)), "x" * 1_000]  # any short text is valid
 
 
-def test_every_field_refuses_invalid_values_without_allocating_memory(memory, row):
-    refused = 0
+def test_every_field_refuses_invalid_values_without_allocating_memory(memory):
     assert len(fields()) > 45
     for document, section, field, info in fields():
         for value in bad_values(info):
@@ -101,9 +100,7 @@ def test_every_field_refuses_invalid_values_without_allocating_memory(memory, ro
                 parse_preset({**document, section: {**document[section], field: value}})
             assert field in str(caught.value), (section, field, value)
             assert len(str(caught.value)) < 1_000
-            refused += 1
     assert memory.grown() < 100
-    row("S3", "values out of range", f"{refused} values", f"of {len(fields())} fields, each refused by its name")
 
 
 def extreme_values(info: Any) -> list[Any]:
@@ -112,9 +109,9 @@ def extreme_values(info: Any) -> list[Any]:
     return [getattr(bound, name) for bound in info.metadata for name in names if getattr(bound, name, None) is not None]
 
 
-def test_extreme_values_give_a_preset_or_config_error(row):
+def test_extreme_values_give_a_preset_or_config_error():
     """One field at a time, and random combinations of one family: rules across fields must hold too."""
-    rng, count, known = random.Random(0), 0, fields()
+    rng, known = random.Random(0), fields()
     for document, section, field, info in known:
         for value in extreme_values(info):
             for _ in range(6):
@@ -125,11 +122,9 @@ def test_extreme_values_give_a_preset_or_config_error(row):
                         changed[other] = {**changed[other], name: rng.choice(extreme_values(other_info))}
                 with contextlib.suppress(ConfigError):
                     assert parse_preset(changed)
-                count += 1
-    row("S3", "values at the end of their range", f"{count} presets", "a preset or ConfigError")
 
 
-def test_the_largest_models_are_estimated_without_being_built(memory, row):
+def test_the_largest_models_are_estimated_without_being_built(memory):
     blocks = {"d_model": 1024, "num_heads": 32, "d_ff": 4096}
     sizes = {
         "transformer": blocks | {"num_encoder_layers": 24, "num_decoder_layers": 24},
@@ -145,4 +140,3 @@ def test_the_largest_models_are_estimated_without_being_built(memory, row):
     assert estimate_memory(preset.with_changes({"model.num_layers": 1}), batch_size=4096, length=32).total > 10**10
     assert memory.grown() < 500  # what PyTorch imports for this; the weights would be thousands
     assert most > 3 * 10**8
-    row("S3", "largest models, estimated", f"{len(sizes)} families", f"{most:,} parameters in {memory.grown():.0f} MB")
