@@ -161,7 +161,6 @@ def test_linear_attention_to_nothing_gives_zeros_and_finite_gradients():
         ),
         ({"attention": "linear", "positions": "alibi"}, "model.attention='linear' has no scores that model.positions="),
         ({"attention": "linear", "positions": "rope"}, "model.attention='linear' has no scores that model.positions="),
-        ({"attention": "sparse"}, "model.attention='sparse' should be 'full', 'window' or 'linear'"),
         ({"family": "decoder-only", "attention": "linear"}, "model.attention is not a known key"),
     ],
     ids=str,

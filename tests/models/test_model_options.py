@@ -144,13 +144,6 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model.norm": "rms"}, "model.norm='rms' should be 'post' or 'pre'"),
-        (
-            {"model.positions": "rotary"},
-            "model.positions='rotary' should be 'sinusoidal', 'sinusoidal-halves', 'sinusoidal-fairseq', 'learned', ",
-        ),
-        ({"model.activation": "swish"}, "model.activation='swish' should be 'relu', 'gelu', 'gelu-tanh' or 'silu'"),
-        ({"model.tie_embeddings": True}, "model.tie_embeddings=True should be 'none', 'output' or 'all'"),
         (
             {"model.d_model": 20, "model.num_heads": 4, "model.positions": "vo-rope"},
             "model.d_model=20 / model.num_heads=4 must be even with model.positions='vo-rope'",
@@ -167,7 +160,6 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
             {"model.attention": "linear", "model.attention_temperature": 2.0},
             "model.attention_temperature=2 must be 1 with model.attention='linear'",
         ),
-        ({"model.attention_temperature": 0.0}, "model.attention_temperature=0.0 should be greater than or equal to"),
         ({"model.family": "gru", "model.attention_temperature": 2.0}, "model.attention_temperature is not a known key"),
         (
             {"model.positions": "alibi", "model.position_period": 11},
@@ -175,12 +167,10 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
         ),
         ({"model.positions": "rope", "model.position_period": 1}, "model.position_period=1 must be 0 or at least 2"),
         ({"model.d_model": 15, "model.num_heads": 3}, "model.d_model=15 must be even: positions are pairs"),
-        ({"model.family": "decoder-only", "model.num_layers": 25}, "model.num_layers=25 should be less than or equal"),
         (
             {"model.family": "decoder-only", "model.num_encoder_layers": 1},
             "model.num_encoder_layers is not a known key",
         ),
-        ({"model.family": "encoder-only", "model.num_layers": 0}, "model.num_layers=0 should be greater than or equal"),
         (
             {"model.family": "encoder-only", "model.tie_embeddings": "output"},
             "model.tie_embeddings='output' should be 'none' or 'all'",
