@@ -20,16 +20,10 @@ from core.storage.errors import LabError
 from core.teaching.bugs import new_state
 from core.training.loop import StepEvent, train
 from tests.faults.children import processes
+from tests.support.run_helpers import wait_for
 
 REQUESTED, QUEUED, CYCLES = 10, 4, 50
 MIN_RELATIVE_SPEED = 0.8  # compared with two training loops alone, in CPU time; other programs share the caches
-
-
-def wait(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 def seconds_a_step(steps: Callable[[], int], seconds: float = 8.0) -> float:
@@ -96,11 +90,11 @@ def test_of_ten_runs_started_together_two_train_and_four_are_queued(root: Path):
         assert runs.counts()["queued"] == QUEUED
         assert all("runs are queued, which is the limit; try again" in message for message in refused)
         training = [name for name, position in zip(started, positions, strict=True) if position is None]
-        wait(lambda: all(runs[name].info.step > 5 for name in training))
+        wait_for(lambda: all(runs[name].info.step > 5 for name in training))
         with_all = seconds_a_step(lambda: sum(runs[name].info.step for name in training))
         runs.close()
         bare.go.set()
-        wait(lambda: sum(bare.steps) > 10)
+        wait_for(lambda: sum(bare.steps) > 10)
         alone = seconds_a_step(lambda: sum(bare.steps))
     finally:
         runs.close()
@@ -126,15 +120,15 @@ def stop_and_resume(root: Path, connection: Connection) -> None:
         step = runs[name].info.step
         if number:
             runs.resume(name)
-        wait(lambda step=step: runs[name].info.step > step)
+        wait_for(lambda step=step: runs[name].info.step > step)
         before = runs[name].info.step
         runs.stop(name)
-        wait(lambda: not runs.active())
+        wait_for(lambda: not runs.active())
         assert runs[name].info.status == "stopped"
         assert runs[name].info.step <= before + 5  # steps between the two readings
         if number == 5:
             first = resources()
-    wait(lambda: resources()["threads"] <= first["threads"], 10)
+    wait_for(lambda: resources()["threads"] <= first["threads"], seconds=10)
     connection.send((first, resources()))
     runs.close()
 

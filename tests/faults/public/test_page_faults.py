@@ -3,7 +3,6 @@
 import errno
 import json
 import math
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,6 +15,7 @@ from core.runs import RunFolder
 from tests.faults.public.conftest import Public, delete_folder
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
+from tests.support.run_helpers import wait_for
 
 BAD = 13  # the seed of the run in which faults are injected
 LONG = {"training.steps": 20_000, "training.evaluate_every": 20, "training.validation_sequences": 16}
@@ -32,22 +32,15 @@ def other_visitors(public: Public, visit: Callable[[], Session]) -> Iterator[Non
     """Check that another visitor's run keeps training and that decoding works afterwards."""
     other = visit()
     run = other.call("train", "tiny", LONG | {"training.seed": 1}, "")["data"][0]["run"]
-    wait(lambda: step_of(other, run) > 0)
+    wait_for(lambda: step_of(other, run) > 0)
     yield
     before = step_of(other, run)
-    wait(lambda: step_of(other, run) > before)
+    wait_for(lambda: step_of(other, run) > before)
     assert other.call("decode", *DECODE)["data"][0]["output"] == list("9284")
     other.call("stop", run)
     for live in public.runs.active():
         live.stop.set()
-    wait(lambda: not public.runs.active())
-
-
-def wait(condition: Callable[[], bool], *, seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.05)
+    wait_for(lambda: not public.runs.active())
 
 
 def progress(session: Session, run: str) -> dict:
@@ -61,13 +54,13 @@ def step_of(session: Session, run: str) -> int:
 
 def started(session: Session) -> str:
     run = session.call("train", "tiny", LONG | {"training.seed": BAD}, "")["data"][0]["run"]
-    wait(lambda: step_of(session, run) > 5)
+    wait_for(lambda: step_of(session, run) > 5)
     return run
 
 
-def wait_for_message(session: Session, run: str, *parts: str, seconds: float = 120.0) -> dict:
+def wait_for_message(session: Session, run: str, *parts: str) -> dict:
     """Wait until the run's message contains all parts; saving is tried every few seconds."""
-    wait(lambda: all(part in progress(session, run)["message"] for part in parts), seconds=seconds)
+    wait_for(lambda: all(part in progress(session, run)["message"] for part in parts), seconds=120)
     return progress(session, run)
 
 
@@ -99,7 +92,7 @@ def test_a_failed_training_reports_the_cause_and_can_be_resumed(visitor, monkeyp
     assert wait_for_message(visitor, run, cause, remedy)["status"] == "failed"
     monkeypatch.undo()
     assert visitor.call("resume", run)["event"] == "complete"
-    wait(lambda: progress(visitor, run)["status"] == "training" and step_of(visitor, run) > 0)
+    wait_for(lambda: progress(visitor, run)["status"] == "training" and step_of(visitor, run) > 0)
 
 
 def test_a_nan_loss_ends_the_run_with_a_message(visitor, public, monkeypatch):
@@ -136,7 +129,7 @@ def test_a_full_disk_is_reported_while_training_continues(visitor, public, monke
     message = wait_for_message(visitor, run, "could not be saved", "the disk is full", "Delete runs")
     assert message["status"] == "training"
     monkeypatch.undo()
-    wait(lambda: progress(visitor, run)["message"] == "")
+    wait_for(lambda: progress(visitor, run)["message"] == "")
 
 
 def test_a_deleted_folder_is_reported(visitor, public):
@@ -144,13 +137,13 @@ def test_a_deleted_folder_is_reported(visitor, public):
     delete_folder(RunFolder(public.runs.root, run).path)
     wait_for_message(visitor, run, "could not be saved", "was deleted while it was in use. Train the run again")
     visitor.call("stop", run)
-    wait(lambda: progress(visitor, run)["status"] == "failed")
+    wait_for(lambda: progress(visitor, run)["status"] == "failed")
     assert "was deleted while it was in use. Train the run again" in progress(visitor, run)["message"]
 
 
 def test_a_deleted_preset_is_restored_from_the_weights(visitor, public):
     run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0}, "")["data"][0]["run"]
-    wait(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
+    wait_for(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
     (RunFolder(public.runs.root, run).path / "preset.yaml").unlink()
     assert visitor.call("decode", run, *DECODE[1:])["event"] == "complete"
     assert "preset.yaml was deleted and has been restored" in progress(visitor, run)["message"]
@@ -159,11 +152,11 @@ def test_a_deleted_preset_is_restored_from_the_weights(visitor, public):
 
 def test_a_run_without_preset_and_weights_leaves_the_list(visitor, public):
     run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0}, "")["data"][0]["run"]
-    wait(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
+    wait_for(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
     for name in ("preset.yaml", "best.safetensors", "best.previous.safetensors"):
         (RunFolder(public.runs.root, run).path / name).unlink(missing_ok=True)
     assert "preset.yaml is missing and cannot be restored" in json.dumps(visitor.call("decode", run, *DECODE[1:]))
-    wait(lambda: run not in [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]])
+    wait_for(lambda: run not in [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]])
 
 
 def owned(public: Public, run: str) -> bool:
