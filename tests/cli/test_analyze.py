@@ -1,7 +1,5 @@
 """``analyze``: scores and ablation of every head."""
 
-import contextlib
-import io
 import shutil
 from pathlib import Path
 
@@ -14,18 +12,10 @@ from core.interpret.head_table import measure_heads
 from core.runs import DEFAULT_ROOT
 from core.runs.load import load_run
 from core.tasks import fixed_pairs
-from tests.support.command_output import last_json
+from tests.support.command_output import analyze, last_json
 
 RUN = "digits-reversal-shipped"  # trained, so that heads differ
 TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("mass", "uniform", "aer")]
-
-
-def analyze(root: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run the command: (exit code, standard output, standard error)."""
-    output, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-        code = main(["--checkpoints", str(root), "analyze", "--run", RUN, *arguments])
-    return code, output.getvalue(), errors.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +29,7 @@ def root(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def analyzed(root) -> tuple[int, str, str]:
     """The command's first run on 30 sequences, with JSON."""
-    return analyze(root, "--sequences", "30", "--json")
+    return analyze(root, RUN, "--sequences", "30", "--json")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +77,7 @@ def test_json_has_every_head_with_every_score(analyzed, measured):
 def test_the_ablation_is_cached_in_the_runs_folder(root, analyzed, monkeypatch):
     output = analyzed[1]
     monkeypatch.setattr("core.interpret.ablation.ablation_grid", None)
-    assert analyze(root, "--sequences", "30", "--json")[1] == output
+    assert analyze(root, RUN, "--sequences", "30", "--json")[1] == output
 
 
 def test_the_table_has_one_line_per_head_and_marks_the_best(analyzed, measured):
@@ -116,7 +106,7 @@ def test_the_table_has_one_line_per_head_and_marks_the_best(analyzed, measured):
 
 def test_an_invalid_number_of_sequences_is_refused(root):
     for count in ("0", "1000001", "-5"):
-        code, output, errors = analyze(root, "--sequences", count)
+        code, output, errors = analyze(root, RUN, "--sequences", count)
         assert (code, output) == (2, "")
         assert errors == f"error: --sequences={count} must be from 1 to 1000000\n"
 

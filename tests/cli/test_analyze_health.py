@@ -1,17 +1,14 @@
 """``analyze --health``: the recorded course of a run as a table, CSV and JSON."""
 
-import contextlib
 import csv
-import io
 from pathlib import Path
 
 import pytest
 
-from core.__main__ import main
 from core.config import load_preset
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.run import Runs
-from tests.support.command_output import last_json
+from tests.support.command_output import analyze, last_json
 from tests.support.trainings import train_run
 
 
@@ -22,16 +19,8 @@ def root(tmp_path_factory, tiny) -> Path:
     return folder.path.parent
 
 
-def analyze(root: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run the command: (exit code, standard output, standard error)."""
-    output, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-        code = main(["--checkpoints", str(root), "analyze", *arguments])
-    return code, output.getvalue(), errors.getvalue()
-
-
 def test_the_table_has_a_line_for_each_recorded_step(root):
-    code, text, _ = analyze(root, "--run", "a", "--health")
+    code, text, _ = analyze(root, "a", "--health")
     assert code == 0
     last = Runs(root)["a"].replay.snapshots()[-1].health
     header, *lines = text.split("\n\n")[1].splitlines()
@@ -46,20 +35,20 @@ def test_frequencies_of_numbers_have_a_column_in_their_runs_only(root, tmp_path)
     small |= {"training.warmup_steps": 1}
     train_run(RunFolder.create(tmp_path, load_preset("grokking").with_changes(small), name="a"))
     spectrum = Runs(tmp_path)["a"].trained().fourier_power()
-    _, text, _ = analyze(tmp_path, "--run", "a", "--health")
+    _, text, _ = analyze(tmp_path, "a", "--health")
     header, *lines = text.split("\n\n")[1].splitlines()
     last = Runs(tmp_path)["a"].replay.snapshots()[-1].health.heads.fourier_power
     assert lines[-1].split()[header.split().index("frequency")] == f"{max(last):.3g}"
-    assert "frequency" not in analyze(root, "--run", "a", "--health")[1].split("\n\n")[1]
-    _, text, _ = analyze(tmp_path, "--run", "a", "--json")
+    assert "frequency" not in analyze(root, "a", "--health")[1].split("\n\n")[1]
+    _, text, _ = analyze(tmp_path, "a", "--json")
     power = last_json(text)["fourier_power"]
     assert power == {str(frequency): pytest.approx(share, abs=1e-6) for frequency, share in spectrum.items()}
     assert "Fourier power of the number embeddings: none stands out (of 6 frequencies, 16.7% each" in text
-    assert "fourier_power" not in last_json(analyze(root, "--run", "a", "--json")[1])
+    assert "fourier_power" not in last_json(analyze(root, "a", "--json")[1])
 
 
 def test_csv_and_json_have_every_figure(root, tmp_path):
-    code, text, _ = analyze(root, "--run", "a", "--health", "--csv", str(tmp_path / "h.csv"), "--json")
+    code, text, _ = analyze(root, "a", "--health", "--csv", str(tmp_path / "h.csv"), "--json")
     assert code == 0
     rows = list(csv.DictReader((tmp_path / "h.csv").open()))
     records = last_json(text)["health"]
@@ -74,25 +63,25 @@ def test_csv_and_json_have_every_figure(root, tmp_path):
 
 def test_a_run_recorded_without_health_is_refused_with_the_reason(root, tiny):
     RunFolder.create(root, tiny, name="old", status="stopped")
-    code, _, errors = analyze(root, "--run", "old", "--health")
+    code, _, errors = analyze(root, "old", "--health")
     assert code == 2
     assert "'old' has no recorded health" in errors
 
 
 def test_a_csv_file_needs_health(tmp_path):
-    code, _, errors = analyze(DEFAULT_ROOT, "--run", "digits-reversal-shipped", "--csv", str(tmp_path / "h.csv"))
+    code, _, errors = analyze(DEFAULT_ROOT, "digits-reversal-shipped", "--csv", str(tmp_path / "h.csv"))
     assert code == 2
     assert "needs --health" in errors
 
 
 def test_a_csv_file_that_cannot_be_written_is_reported(root, tmp_path):
-    code, _, errors = analyze(root, "--run", "a", "--health", "--csv", str(tmp_path / "missing" / "h.csv"))
+    code, _, errors = analyze(root, "a", "--health", "--csv", str(tmp_path / "missing" / "h.csv"))
     assert code == 2
     assert "cannot be written" in errors
 
 
 def test_the_shipped_run_has_its_health_at_every_evaluation():
-    code, text, _ = analyze(DEFAULT_ROOT, "--run", "digits-reversal-shipped", "--health")
+    code, text, _ = analyze(DEFAULT_ROOT, "digits-reversal-shipped", "--health")
     assert code == 0
     lines = text.split("\n\n")[1].splitlines()[1:]
     assert [line.split()[0] for line in lines] == [str(step) for step in range(0, 1001, 25)]

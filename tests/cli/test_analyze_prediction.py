@@ -1,38 +1,26 @@
 """``analyze --why``: every method in text and JSON, and what is refused."""
 
-import contextlib
-import io
 import json
-from pathlib import Path
 
 import pytest
 
-from core.__main__ import main
 from core.cli.analyze_prediction import METHODS
 from core.config import load_preset
 from core.interpret.attribution import activation_patching, direct_logit_attribution
 from core.interpret.attribution.prediction import prediction_at
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.load import load_run
-from tests.support.command_output import last_json
+from tests.support.command_output import analyze, last_json
 from tests.support.trainings import train_run
 
 RUN = "digits-reversal-shipped"
 EXAMPLE = ("--why", "4 8 2 9")
 
 
-def analyze(*arguments: str, root: Path = DEFAULT_ROOT, run: str = RUN) -> tuple[int, str, str]:
-    """Run the command: (exit code, standard output, standard error)."""
-    output, errors = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-        code = main(["--checkpoints", str(root), "analyze", "--run", run, *arguments])
-    return code, output.getvalue(), errors.getvalue()
-
-
 @pytest.fixture(scope="module")
 def explained() -> tuple[str, dict]:
     """Text and JSON of all methods."""
-    code, output, _ = analyze(*EXAMPLE, "--step", "2", "--foil", "7", "--json")
+    code, output, _ = analyze(DEFAULT_ROOT, RUN, *EXAMPLE, "--step", "2", "--foil", "7", "--json")
     assert code == 0
     text, _, last = output.rstrip().rpartition("\n")
     return text, json.loads(last)
@@ -76,7 +64,7 @@ def test_json_has_the_results_of_the_methods(explained):
 
 
 def test_one_method_and_a_change_of_your_own():
-    code, output, _ = analyze(*EXAMPLE, "--method", "patching", "--change", "4=5")
+    code, output, _ = analyze(DEFAULT_ROOT, RUN, *EXAMPLE, "--method", "patching", "--change", "4=5")
     assert code == 0
     assert "changed input: 4 8 2 5; why 9, not 5?" in output
     assert "\nlens\n" not in output
@@ -99,7 +87,7 @@ def test_one_method_and_a_change_of_your_own():
     ],
 )
 def test_what_cannot_be_explained_is_refused(arguments, message):
-    code, _, errors = analyze(*arguments)
+    code, _, errors = analyze(DEFAULT_ROOT, RUN, *arguments)
     assert code == 2
     assert message in errors
 
@@ -107,11 +95,11 @@ def test_what_cannot_be_explained_is_refused(arguments, message):
 def test_a_recurrent_run_is_explained_with_the_methods_that_it_has(tmp_path, tiny_gru):
     folder = RunFolder.create(tmp_path, tiny_gru, name="gru")
     train_run(folder)
-    code, output, _ = analyze(*EXAMPLE, "--json", root=tmp_path, run="gru")
+    code, output, _ = analyze(tmp_path, "gru", *EXAMPLE, "--json")
     assert code == 0
     assert "\nlens: the logit lens needs a residual stream; GRUSeq2Seq has none" in output
     assert {"tokens", "value-zeroing"} <= set(last_json(output)["methods"])
-    code, _, errors = analyze(*EXAMPLE, "--method", "lens", root=tmp_path, run="gru")
+    code, _, errors = analyze(tmp_path, "gru", *EXAMPLE, "--method", "lens")
     assert code == 2
     assert "GRUSeq2Seq has none" in errors
 
@@ -123,7 +111,7 @@ def test_an_encoder_only_run_is_explained_at_a_position_of_the_input(tmp_path):
     train_run(folder)
     example = ("--why", "4 8 2 <MASK> 8 4", "--step", "4", "--token", "2", "--foil", "5", "--change", "3=5")
     methods = [name for name in METHODS if name != "decoder-lens"]
-    code, output, _ = analyze(*example, "--method", ",".join(methods), "--json", root=tmp_path, run="masked")
+    code, output, _ = analyze(tmp_path, "masked", *example, "--method", ",".join(methods), "--json")
     assert code == 0
     assert "\nstep 4, at position 4, <MASK>: why 2, not 5?\n" in output
     assert "changed input: 4 8 5 <MASK> 8 4; why 2, not 5?\n" in output
@@ -137,6 +125,6 @@ def test_an_encoder_only_run_is_explained_at_a_position_of_the_input(tmp_path):
     at_mask = "  ".join(f"{abs(value):.2f}" for value in zeroed["encoder"][1][4])
     (row,) = [line for line in output.splitlines() if line.startswith("  encoder.2 ") and len(line.split()) == 9]
     assert "  ".join(row.split()[1:]) == at_mask
-    code, _, errors = analyze(*example[:2], "--method", "decoder-lens", root=tmp_path, run="masked")
+    code, _, errors = analyze(tmp_path, "masked", *example[:2], "--method", "decoder-lens")
     assert code == 2
     assert "DecoderLens needs a decoder" in errors

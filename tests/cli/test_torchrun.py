@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from core.runs import RunFolder
 from core.runs.training_state import load_state
 from tests.support.command_output import last_json
 from tests.support.distributed_worker import REPOSITORY, start_two_processes
+from tests.support.run_helpers import wait_for
 
 QUICK = {"steps": 800, "batch_size": 8, "evaluate_every": 100, "warmup_steps": 2, "validation_sequences": 8}
 SMALL = {f"training.{key}": value for key, value in QUICK.items()} | {"model.d_model": 16, "model.d_ff": 16}
@@ -32,13 +31,6 @@ def torchrun(*arguments: str) -> subprocess.Popen:
     """Start two processes the way a person does; ``--`` because torchrun has a ``--run…`` of its own."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "--", *arguments]
     return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_until(happened: Callable[[], bool], *, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def is_training(root: Path) -> bool:
@@ -75,7 +67,7 @@ def workers_of(launcher: subprocess.Popen) -> dict[int, int]:
 @pytest.mark.slow
 def test_a_run_resumes_alone_after_another_process_was_killed(root, capsys):
     first, second = start_two_processes(lambda _: training(root))
-    wait_until(lambda: is_training(root))
+    wait_for(lambda: is_training(root), seconds=300)
     second.kill()
     output, errors = first.communicate(timeout=300)
     assert first.returncode == 1
@@ -136,7 +128,7 @@ def test_torchrun_trains_one_run_and_prints_once(root):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_all_processes_after_the_same_step(root, how):
     launcher = torchrun(*training(root))
-    wait_until(lambda: is_training(root))
+    wait_for(lambda: is_training(root), seconds=300)
     launcher.send_signal(how)
     output, _ = launcher.communicate(timeout=300)
     assert "run a: stopped after" in output
@@ -153,7 +145,7 @@ def test_a_signal_stops_all_processes_after_the_same_step(root, how):
 @pytest.mark.parametrize("rank", [0, 1])
 def test_torchrun_ends_when_a_process_is_killed(root, rank):
     launcher = torchrun(*training(root))
-    wait_until(lambda: is_training(root))
+    wait_for(lambda: is_training(root), seconds=300)
     os.kill(workers_of(launcher)[rank], signal.SIGKILL)
     launcher.communicate(timeout=300)
     assert launcher.returncode == 1

@@ -11,7 +11,7 @@ from core.runs.folder import PAIRS
 from core.server import Runs
 from core.storage.errors import LabError
 from core.storage.tensor_file import CheckpointError
-from tests.faults.test_damage import mutated
+from tests.faults.damage import mutated
 
 NOT_ITS_FAULT = ("cannot be imported", "This is a bug", "writable")
 
@@ -42,7 +42,7 @@ def structure(data: bytes) -> list[int]:
     return [*range(4, 48), *range(start, len(data))]
 
 
-def test_no_byte_of_a_zips_fields_crashes_the_import(root, tmp_path, row):
+def test_no_byte_of_a_zips_fields_crashes_the_import(root, tmp_path):
     path = tmp_path / "run.zip"
     write_zip({WEIGHTS: b"no weights" * 9, "preset.yaml": b"tiny", PAIRS: b"a\tb\n" * 9}, path)  # refused after the zip
     package, runs, reasons = path.read_bytes(), Runs(root), []
@@ -53,17 +53,13 @@ def test_no_byte_of_a_zips_fields_crashes_the_import(root, tmp_path, row):
             reasons.append(refusal(runs, path, bytes(changed)))
     assert len(reasons) > 500
     assert all(reasons)
-    damaged = sum("zip archive that" in each for each in reasons)
-    assert damaged > 100
-    row("D4", "every field of a package's zip changed", f"{len(reasons)} zips", f"{damaged} zips damaged, 0 crashes")
+    assert sum("zip archive that" in each for each in reasons) > 100
 
 
-def test_random_damage_never_crashes_the_import(package: bytes, root, tmp_path, row):
+def test_random_damage_never_crashes_the_import(package: bytes, root, tmp_path):
     runs, rng = Runs(root), random.Random(0)
     reasons = [refusal(runs, tmp_path / "changed.zip", mutated(package, rng)) for _ in range(400)]
-    refused = sum(map(bool, reasons))
-    assert refused > 200
-    row("D4", "random damage to a package", "400 zips", f"{refused} refused as damaged, 0 crashes")
+    assert sum(map(bool, reasons)) > 200
 
 
 @pytest.mark.parametrize(("method", "name"), [(12, "bzip2"), (14, "LZMA"), (99, "AES")])

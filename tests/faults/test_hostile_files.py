@@ -22,10 +22,9 @@ def facts(tiny) -> dict:
 
 @pytest.fixture
 def refused(root, tmp_path, memory):
-    """Import a file by path and by content, expect a refusal, and return the largest CPU time and memory."""
-    worst = {"seconds": 0.0, "megabytes": 0.0}
+    """Import a file by path and by content, and expect a quick refusal that takes little memory."""
 
-    def refuse(name: str, data: bytes, suffix: str) -> dict[str, float]:
+    def refuse(name: str, data: bytes, suffix: str) -> None:
         path = tmp_path / f"upload{suffix}"
         path.write_bytes(data)
         for source in (path, data):
@@ -33,34 +32,26 @@ def refused(root, tmp_path, memory):
             start = time.process_time()
             with pytest.raises(CheckpointError) as caught:
                 import_weights(root, source, max_header_bytes=MAX_UPLOADED_HEADER_BYTES)
-            worst["seconds"] = max(worst["seconds"], time.process_time() - start)
-            worst["megabytes"] = max(worst["megabytes"], memory.grown())
+            assert time.process_time() - start < SECONDS, name
+            assert memory.grown() < MEGABYTES, name
             assert len(str(caught.value)) < 1_000, name
-            assert worst["seconds"] < SECONDS, name
-            assert worst["megabytes"] < MEGABYTES, name
         assert not root.exists() or not os.listdir(root), name
-        return worst
 
     return refuse
-
-
-def in_words(worst: dict[str, float]) -> str:
-    return f"each a clear refusal; at most {worst['seconds']:.2f} s of CPU and {worst['megabytes']:.0f} MB; no code ran"
 
 
 def test_a_valid_file_is_imported(root, tiny, facts):
     import_weights(root, bytes(serialize(clone_weights(new_state(tiny).model), facts)), name="good")
 
 
-def test_pickles_are_refused_and_their_code_never_runs(tmp_path, refused, row):
+def test_pickles_are_refused_and_their_code_never_runs(tmp_path, refused):
     marker = tmp_path / "marker"
     files = list(pt_files(marker))
     assert len(files) >= 50
     for suffix in (".pt", ".safetensors"):
         for name, data in files:
-            worst = refused(name, data, suffix)
+            refused(name, data, suffix)
     assert not marker.exists()
-    row("S1", "hostile .pt files, also as .safetensors", f"{len(files)} files", in_words(worst))
 
 
 def test_unpickling_such_a_file_would_create_the_marker(tmp_path):
@@ -72,17 +63,15 @@ def test_unpickling_such_a_file_would_create_the_marker(tmp_path):
     assert (tmp_path / "marker").exists()
 
 
-def test_hostile_safetensors_are_refused(tiny, facts, refused, row):
+def test_hostile_safetensors_are_refused(tiny, facts, refused):
     files = list(safetensors_files(clone_weights(new_state(tiny).model), facts))
     assert len(files) >= 36
     for name, data in files:
-        worst = refused(name, data, ".safetensors")
-    row("S1", "hostile safetensors", f"{len(files)} files", in_words(worst))
+        refused(name, data, ".safetensors")
 
 
-def test_files_of_other_types_are_refused(refused, row):
+def test_files_of_other_types_are_refused(refused):
     files = list(misnamed_files())
     assert len(files) >= 8
     for name, data in files:
-        worst = refused(name, data, ".safetensors")
-    row("S1", "files of other types named .safetensors", f"{len(files)} files", in_words(worst))
+        refused(name, data, ".safetensors")

@@ -20,16 +20,10 @@ from core.storage.errors import LabError
 from core.teaching.bugs import new_state
 from core.training.loop import StepEvent, train
 from tests.faults.children import processes
+from tests.support.run_helpers import wait_for
 
 REQUESTED, QUEUED, CYCLES = 10, 4, 50
 MIN_RELATIVE_SPEED = 0.8  # compared with two training loops alone, in CPU time; other programs share the caches
-
-
-def wait(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        time.sleep(0.01)
 
 
 def seconds_a_step(steps: Callable[[], int], seconds: float = 8.0) -> float:
@@ -82,7 +76,7 @@ def start_together(runs: Runs, preset: Preset) -> tuple[list[str], list[str]]:
     return [name for name, _ in results if name], [message for _, message in results if message]
 
 
-def test_of_ten_runs_started_together_two_train_and_four_are_queued(root: Path, row):
+def test_of_ten_runs_started_together_two_train_and_four_are_queued(root: Path):
     preset = load_preset("digits-reversal").with_changes({"training.steps": 20_000, "training.evaluate_every": 500})
     runs = Runs(root, limits=PUBLIC.model_copy(update={"max_queued": QUEUED}))
     bare = BareTraining(preset)
@@ -96,18 +90,16 @@ def test_of_ten_runs_started_together_two_train_and_four_are_queued(root: Path, 
         assert runs.counts()["queued"] == QUEUED
         assert all("runs are queued, which is the limit; try again" in message for message in refused)
         training = [name for name, position in zip(started, positions, strict=True) if position is None]
-        wait(lambda: all(runs[name].info.step > 5 for name in training))
+        wait_for(lambda: all(runs[name].info.step > 5 for name in training))
         with_all = seconds_a_step(lambda: sum(runs[name].info.step for name in training))
         runs.close()
         bare.go.set()
-        wait(lambda: sum(bare.steps) > 10)
+        wait_for(lambda: sum(bare.steps) > 10)
         alone = seconds_a_step(lambda: sum(bare.steps))
     finally:
         runs.close()
         bare.end()
     assert alone / with_all >= MIN_RELATIVE_SPEED
-    result = f"2 train, {len(started) - 2} are queued with their positions, {len(refused)} refused with the reason"
-    row("L2", "10 runs started together", "10 visitors", f"{result}; {100 * alone / with_all:.0f} % of bare speed")
 
 
 def resources() -> dict[str, float]:
@@ -120,39 +112,35 @@ def resources() -> dict[str, float]:
 
 
 def stop_and_resume(root: Path, connection: Connection) -> None:
-    """Stop and resume a run again and again; send the resources before and after, and the longest seconds to stop."""
+    """Stop and resume a run again and again; send the resources before and after."""
     preset = load_preset("tiny").with_changes({"training.steps": 20_000, "training.evaluate_every": 100})
-    runs, slowest = Runs(root), 0.0
+    runs = Runs(root)
     name = runs.start(preset)
     for number in range(CYCLES + 5):
         step = runs[name].info.step
         if number:
             runs.resume(name)
-        wait(lambda step=step: runs[name].info.step > step)
+        wait_for(lambda step=step: runs[name].info.step > step)
         before = runs[name].info.step
-        start = time.monotonic()
         runs.stop(name)
-        wait(lambda: not runs.active())
-        slowest = max(slowest, time.monotonic() - start)
+        wait_for(lambda: not runs.active())
         assert runs[name].info.status == "stopped"
         assert runs[name].info.step <= before + 5  # steps between the two readings
         if number == 5:
             first = resources()
-    wait(lambda: resources()["threads"] <= first["threads"], 10)
-    connection.send((first, resources(), slowest))
+    wait_for(lambda: resources()["threads"] <= first["threads"], seconds=10)
+    connection.send((first, resources()))
     runs.close()
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the resources of a process can only be read on Linux")
-def test_stopping_and_resuming_a_run_leaks_no_thread_file_or_memory(root: Path, row):
+def test_stopping_and_resuming_a_run_leaks_no_thread_file_or_memory(root: Path):
     context = processes()  # the heap of this process is that of all tests before
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=stop_and_resume, args=(root, sender))
     process.start()
     sender.close()
-    before, after, slowest = receiver.recv()
+    before, after = receiver.recv()
     process.join()
     assert after["files"] <= before["files"]
     assert after["megabytes"] - before["megabytes"] <= 20
-    grown = f"{after['megabytes'] - before['megabytes']:+.0f} MB, no thread, no open file more"
-    row("L4", "a run stopped and resumed", f"{CYCLES} times", f"{grown}; stopped within {slowest:.2f} s")

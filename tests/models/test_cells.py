@@ -1,17 +1,15 @@
-"""LSTM and RNN cells equal PyTorch's with copied weights, a stack RNN its equations; models of them work as the GRU."""
+"""LSTM and RNN cells equal PyTorch's with copied weights, and a stack RNN its equations."""
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from core.generation import Beam, generate
-from core.models import build_model, count_parameters, forward_with_attention, parameters_of
+from core.models import build_model, count_parameters, parameters_of
 from core.models.cells import Cell, LSTMCell, RNNCell, StackRNNCell
 from core.models.gru import GRUSeq2Seq
 from core.tasks import build_task
-from core.text.vocab import PAD_ID
-from tests.support.scripted_models import UncachedModel, make_model, random_sequences
+from tests.support.scripted_models import make_model
 
 B, S, E, D, LAYERS, LENGTHS = 3, 7, 5, 6, 2, [7, 4, 2]
 WITHIN = {"atol": 1e-5, "rtol": 0}
@@ -20,13 +18,6 @@ THEIR_CELLS = {LSTMCell: nn.LSTMCell, RNNCell: nn.RNNCell}
 OURS = [*THEIRS, "stack-rnn"]
 CELLS = pytest.mark.parametrize("cell", THEIRS)
 MEMORY_CELLS = pytest.mark.parametrize("kind", THEIR_CELLS)
-
-
-@pytest.fixture(params=OURS)
-def model(request) -> GRUSeq2Seq:
-    return make_model(
-        GRUSeq2Seq, cell=request.param, d_embedding=E, d_hidden=D, num_layers=LAYERS, max_seq_len=12
-    ).eval()
 
 
 def gradients(module: nn.Module) -> dict[str, torch.Tensor]:
@@ -106,40 +97,6 @@ def test_the_encoder_equals_pytorchs_stacked_layers_on_packed_sequences(cell):
     for number, layer in enumerate(model.encoder.layers):
         for name, gradient in gradients(layer.cell).items():
             assert_close(gradient, theirs.get_parameter(f"{name}_l{number}").grad, **WITHIN)
-
-
-def test_steps_with_the_cache_equal_one_call_in_logits_and_attention(model):
-    src, tgt_in = random_sequences([7, 4]), random_sequences([9, 9])
-    logits, maps = forward_with_attention(model, src, tgt_in)
-    memory, cache, parts = model.encode(src), None, []
-    for token in tgt_in.split([1, 4, 1, 3], dim=1):
-        step = model.decode(token, memory, cache)
-        cache = step.cache
-        parts.append(step.logits)
-    assert_close(torch.cat(parts, dim=1), logits, **WITHIN)
-    assert maps.encoder is None
-    assert maps.cross.shape == (1, 2, 1, 9, 7)
-    assert_close(maps.cross.sum(dim=-1), torch.ones(1, 2, 1, 9))
-    assert (maps.cross[0, 1, 0, :, 4:] == 0).all()
-    assert [str(head) for head in model.heads] == ["cross.1.1"]
-
-
-def test_logits_are_independent_of_the_batch(model):
-    src, tgt_in = random_sequences([7, 4]), random_sequences([5, 5])
-    assert_close(model(src[1:, :4], tgt_in[1:])[0], model(src, tgt_in)[1], **WITHIN)
-
-
-def test_beam_search_reorders_both_parts_of_the_state(model):
-    with torch.no_grad():
-        model.output.weight *= 8
-        model.output.bias[PAD_ID] = -100
-    src = random_sequences([7, 4, 5])
-    found, expected = (
-        generate(each, src, max_steps=8, strategy=Beam(beam_size=3, n_best=2)).search
-        for each in (model, UncachedModel(model))
-    )
-    assert torch.equal(found.tokens, expected.tokens)
-    assert_close(found.log_probs, expected.log_probs, **WITHIN)
 
 
 @pytest.mark.parametrize("cell", OURS)

@@ -1,4 +1,4 @@
-"""The GRU model equals PyTorch's GRU and the paper's attention, and padding changes nothing."""
+"""The GRU model equals PyTorch's GRU and the paper's attention."""
 
 import math
 
@@ -11,7 +11,6 @@ from core.evaluation.accuracy import sequence_loss
 from core.generation import generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.additive_attention import AdditiveAttention
-from core.models.attention_maps import AttentionRecorder
 from core.models.gru import GRUSeq2Seq
 from core.models.hooks import hooks, name_hook_points
 from core.tasks import build_task
@@ -130,10 +129,6 @@ def difference_alone_and_in_a_batch(model: GRUSeq2Seq) -> float:
     return max(difference.abs().max().item() for difference in differences)
 
 
-def test_states_and_logits_are_independent_of_the_batch(model):
-    assert difference_alone_and_in_a_batch(model) < 1e-6
-
-
 def test_without_mask_padding_the_final_state_depends_on_the_batch():
     model = make_model(GRUSeq2Seq, **SIZES, mask_padding=False).eval()
     assert difference_alone_and_in_a_batch(model) > 1e-2
@@ -168,33 +163,6 @@ def test_only_cross_attention_is_recorded_and_padding_gets_none(model):
     assert (maps.cross[0, :, 0].transpose(1, 2)[src == PAD_ID] == 0).all()
 
 
-def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(model):
-    logits, maps = forward_with_attention(model, torch.zeros(1, 4, dtype=torch.int64), sequences([3], 3))
-    logits.sum().backward()
-    assert logits.isfinite().all()
-    assert (maps.cross == 0).all()
-    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
-
-
-# --- steps ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("cuts", [range(1, 9), [4, 5], []], ids=["one by one", "in chunks", "at once"])
-def test_steps_with_the_cache_equal_one_call(model, cuts):
-    src, tgt = sequences([6, 4], 6), sequences([9, 9], 9)
-    logits, maps = forward_with_attention(model, src, tgt)
-    cache, parts, rows = None, [], []
-    with AttentionRecorder(model) as recorder:
-        memory = model.encode(src)
-        for chunk in tgt.tensor_split(list(cuts), dim=1):
-            step = model.decode(chunk, memory, cache)
-            cache = step.cache
-            parts.append(step.logits)
-            rows.append(recorder.take().cross)
-    assert_close(torch.cat(parts, dim=1), logits, atol=1e-6, rtol=0)
-    assert_close(torch.cat(rows, dim=3), maps.cross, atol=1e-6, rtol=0)
-
-
 def test_keys_are_computed_once_per_source(model, monkeypatch):
     calls, keys_values = [], model.decoder.attention.keys_values
     monkeypatch.setattr(
@@ -202,23 +170,6 @@ def test_keys_are_computed_once_per_source(model, monkeypatch):
     )
     generate(model, sequences([6, 4], 6), max_steps=5)
     assert len(calls) == 1
-
-
-def test_a_step_beyond_max_seq_len_is_refused(model):
-    just = sequences([LONGEST], LONGEST)
-    memory = model.encode(just)
-    cache = model.decode(just, memory).cache
-    with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens"):
-        model.decode(just[:, :1], memory, cache)
-
-
-def test_future_targets_do_not_change_earlier_logits(model):
-    src, tgt = sequences([7, 5], 7), sequences([10, 10], 10)
-    changed = tgt.clone()
-    changed[:, 6:] = (changed[:, 6:] - 2) % (V - 3) + 3
-    logits, other = model(src, tgt), model(src, changed)
-    assert_close(other[:, :6], logits[:, :6], atol=0, rtol=0)
-    assert not torch.allclose(other[:, 6:], logits[:, 6:], atol=1e-4)
 
 
 # --- weights ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Location-sensitive attention equals its equations, is independent of padding, and is carried from step to step.
+"""Location-sensitive attention equals its equations, and its weights are carried from step to step.
 
 With last-token attention only the output layer reads the source, and without attention nothing after the start.
 """
@@ -10,15 +10,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core.generation import Beam, generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.additive_attention import LocationSensitiveAttention
 from core.models.gru import GRUSeq2Seq
 from core.models.hooks import hooks
 from core.models.seq2seq import Seq2Seq
 from core.tasks import build_task
-from core.text.vocab import PAD_ID
-from tests.support.scripted_models import UncachedModel, make_model
+from tests.support.scripted_models import make_model
 from tests.support.scripted_models import unended_sequences as sequences
 
 D, LENGTHS = 8, [7, 4, 1]
@@ -66,40 +64,6 @@ def test_weights_equal_the_equations_at_every_step_and_start_from_the_last_token
         assert (maps.cross[0, row, 0, :, length:] == 0).all()
 
 
-def test_steps_with_the_cache_equal_one_call(model):
-    src, tgt_in = sequences(LENGTHS, 7), sequences([9] * 3, 9)
-    logits, maps = forward_with_attention(model, src, tgt_in)
-    memory, cache, parts = model.encode(src), None, []
-    for tokens in tgt_in.split([1, 4, 1, 3], dim=1):
-        step = model.decode(tokens, memory, cache)
-        cache = step.cache
-        parts.append(step.logits)
-    assert_close(torch.cat(parts, dim=1), logits, **WITHIN)
-    assert_close(cache.weights, maps.cross[0, :, 0, -1], **WITHIN)
-
-
-def test_logits_and_attention_are_independent_of_the_batch(model):
-    src, tgt_in = sequences(LENGTHS, 9), sequences([5] * 3, 5)
-    logits, maps = forward_with_attention(model, src, tgt_in)
-    for row, length in enumerate(LENGTHS):
-        alone, own = forward_with_attention(model, src[row : row + 1, :length], tgt_in[row : row + 1])
-        assert_close(alone[0], logits[row], **WITHIN)
-        assert_close(own.cross[0, 0], maps.cross[0, row, ..., :length], **WITHIN)
-
-
-def test_beam_search_reorders_the_weights_of_the_step_before(model):
-    with torch.no_grad():
-        model.output.weight *= 8
-        model.output.bias[PAD_ID] = -100
-    src = sequences([7, 4, 5], 7)
-    found, expected = (
-        generate(each, src, max_steps=8, strategy=Beam(beam_size=3, n_best=2)).search
-        for each in (model, UncachedModel(model))
-    )
-    assert torch.equal(found.tokens, expected.tokens)
-    assert_close(found.log_probs, expected.log_probs, **WITHIN)
-
-
 def test_a_changed_pattern_moves_the_next_step(model):
     src, tgt_in = sequences([7], 7), sequences([4], 4)
 
@@ -113,15 +77,6 @@ def test_a_changed_pattern_moves_the_next_step(model):
         model(src, tgt_in)
     assert patterns[0][0, 0, 0].tolist() == [1, 0, 0, 0, 0, 0, 0]
     assert not torch.allclose(patterns[1], maps.cross[0, :, :, 1:2], atol=1e-3)
-
-
-@pytest.mark.parametrize("attention_type", ["location-sensitive", "last-token", "none"])
-def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(attention_type):
-    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": attention_type})
-    logits = model(torch.zeros(2, 4, dtype=torch.int64), sequences([3, 3], 3))
-    logits.sum().backward()
-    assert logits.isfinite().all()
-    assert all(each.grad is None or each.grad.isfinite().all() for each in model.parameters())
 
 
 def test_only_the_filters_are_added_to_the_parameters(tiny_gru):
@@ -157,24 +112,3 @@ def test_without_attention_the_decoder_only_starts_from_the_final_state(cell):
     assert torch.equal(model.decode(tgt_in, replace(memory, states=torch.randn_like(memory.states))).logits, logits)
     others = model.decode(tgt_in, replace(memory, final=torch.zeros_like(memory.final))).logits
     assert (others - logits).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("attention_type", ["last-token", "none"])
-def test_steps_with_the_cache_and_beams_equal_one_call(attention_type):
-    model = make_model(GRUSeq2Seq, **SIZES | {"attention_type": attention_type}).eval()
-    with torch.no_grad():
-        model.output.weight *= 8
-        model.output.bias[PAD_ID] = -100
-    src, tgt_in = sequences([7, 4, 5], 7), sequences([6] * 3, 6)
-    memory, cache, parts = model.encode(src), None, []
-    for token in tgt_in.split(1, dim=1):
-        step = model.decode(token, memory, cache)
-        cache = step.cache
-        parts.append(step.logits)
-    assert_close(torch.cat(parts, dim=1), model(src, tgt_in), **WITHIN)
-    found, expected = (
-        generate(each, src, max_steps=8, strategy=Beam(beam_size=3, n_best=2)).search
-        for each in (model, UncachedModel(model))
-    )
-    assert torch.equal(found.tokens, expected.tokens)
-    assert_close(found.log_probs, expected.log_probs, **WITHIN)

@@ -1,4 +1,4 @@
-"""Every option of both Transformers: what holds for all models, and what each option changes."""
+"""Every option of both Transformers: what each changes."""
 
 import math
 
@@ -9,7 +9,6 @@ from torch.testing import assert_close
 from core.config import ConfigError
 from core.evaluation.accuracy import sequence_loss
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
-from core.models.attention_maps import AttentionRecorder
 from core.models.decoder_only import DecoderOnly
 from core.models.encoder_only import EncoderOnly
 from core.models.hooks import hooks
@@ -48,7 +47,6 @@ OPTIONS = [
     {"positions": "relative-bias", "norm": "pre", "norm_block": "rms-norm", "scale_embeddings": False},
     {"positions": "sinusoidal-fairseq", "feed_forward_block": "gated", "activation": "gelu-tanh"},
 ]
-EVERY_MODEL = pytest.mark.parametrize("kind", DEPTHS)
 
 
 def build(kind, options: dict, **changes):
@@ -64,55 +62,7 @@ def options_of(kind) -> list[dict]:
     return [each for each in OPTIONS if kind is not EncoderOnly or each.get("tie_embeddings") != "output"]
 
 
-# --- all options ------------------------------------------------------------------------------------------------
-
-
-@EVERY_MODEL
-def test_future_targets_do_not_change_earlier_logits(kind):
-    for options in options_of(kind):
-        model = build(kind, options)
-        src, tgt = sequences([7, 4], 7), sequences([8, 8], 8)
-        logits = model(src, tgt)
-        for position in range(1, 8):
-            changed = tgt.clone()
-            changed[:, position] = 3 + (changed[:, position] - 2) % (V - 3)
-            assert_close(model(src, changed)[:, :position], logits[:, :position], **CLOSE)
-
-
-@EVERY_MODEL
-def test_source_padding_changes_nothing(kind):
-    for options in options_of(kind):
-        model = build(kind, options)
-        src, tgt = sequences([7, 4], 7), sequences([5, 5], 5)
-        wide = torch.nn.functional.pad(src, (0, 5), value=PAD_ID)
-        assert_close(model(wide, tgt), model(src, tgt), **CLOSE)
-        alone = model(src[1:, :4], tgt[1:])
-        assert_close(alone, model(src, tgt)[1:], **CLOSE)
-
-
-@EVERY_MODEL
-def test_cached_chunks_equal_one_call_in_logits_and_maps(kind):
-    for options in options_of(kind):
-        model = build(kind, options)
-        src, tgt = sequences([7, 4, 1], 7), sequences([9, 9, 9], 9)
-        expected, maps = forward_with_attention(model, src, tgt)
-        parts, cache = [], None
-        with AttentionRecorder(model) as recorder:
-            memory = model.encode(src)
-            recorder.take()
-            for start, end in ((0, 1), (1, 4), (4, 5), (5, 9)):
-                step = model.decode(tgt[:, start:end], memory, cache)
-                cache, last = step.cache, recorder.take().decoder
-                parts.append(step.logits)
-        assert_close(torch.cat(parts, dim=1), expected, **CLOSE)
-        if kind is EncoderOnly:  # it attends in ``encode`` only
-            assert last is maps.decoder is None
-            continue
-        assert_close(last, maps.decoder[:, :, :, 5:], **CLOSE)
-        assert_close(last.sum(dim=-1), torch.ones(last.shape[:-1]), **CLOSE)
-
-
-@EVERY_MODEL
+@pytest.mark.parametrize("kind", DEPTHS)
 def test_gradients_reach_every_parameter_and_fused_equals_explicit_attention(kind):
     for options in options_of(kind):
         model = build(kind, options)
@@ -124,20 +74,6 @@ def test_gradients_reach_every_parameter_and_fused_equals_explicit_attention(kin
             assert parameter.grad is not None, name
             # A key's bias adds the same to every score of a row; positions past the longest sequence are not seen.
             assert parameter.grad.abs().sum() > 0 or name.endswith("w_k.bias"), name
-
-
-@EVERY_MODEL
-def test_sequences_longer_than_max_seq_len_are_refused(kind):
-    for options in options_of(kind):
-        model = build(kind, options)
-        longest, longer = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
-        assert model(longest, longest).isfinite().all()
-        for src, tgt in ((longer, longest), (longest, longer)):
-            with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens, .* more than max_seq_len={LONGEST}"):
-                model(src, tgt)
-
-
-# --- single options ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", DEPTHS)
@@ -208,13 +144,6 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model.norm": "rms"}, "model.norm='rms' should be 'post' or 'pre'"),
-        (
-            {"model.positions": "rotary"},
-            "model.positions='rotary' should be 'sinusoidal', 'sinusoidal-halves', 'sinusoidal-fairseq', 'learned', ",
-        ),
-        ({"model.activation": "swish"}, "model.activation='swish' should be 'relu', 'gelu', 'gelu-tanh' or 'silu'"),
-        ({"model.tie_embeddings": True}, "model.tie_embeddings=True should be 'none', 'output' or 'all'"),
         (
             {"model.d_model": 20, "model.num_heads": 4, "model.positions": "vo-rope"},
             "model.d_model=20 / model.num_heads=4 must be even with model.positions='vo-rope'",
@@ -231,7 +160,6 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
             {"model.attention": "linear", "model.attention_temperature": 2.0},
             "model.attention_temperature=2 must be 1 with model.attention='linear'",
         ),
-        ({"model.attention_temperature": 0.0}, "model.attention_temperature=0.0 should be greater than or equal to"),
         ({"model.family": "gru", "model.attention_temperature": 2.0}, "model.attention_temperature is not a known key"),
         (
             {"model.positions": "alibi", "model.position_period": 11},
@@ -239,12 +167,10 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
         ),
         ({"model.positions": "rope", "model.position_period": 1}, "model.position_period=1 must be 0 or at least 2"),
         ({"model.d_model": 15, "model.num_heads": 3}, "model.d_model=15 must be even: positions are pairs"),
-        ({"model.family": "decoder-only", "model.num_layers": 25}, "model.num_layers=25 should be less than or equal"),
         (
             {"model.family": "decoder-only", "model.num_encoder_layers": 1},
             "model.num_encoder_layers is not a known key",
         ),
-        ({"model.family": "encoder-only", "model.num_layers": 0}, "model.num_layers=0 should be greater than or equal"),
         (
             {"model.family": "encoder-only", "model.tie_embeddings": "output"},
             "model.tie_embeddings='output' should be 'none' or 'all'",

@@ -10,7 +10,7 @@ from filelock import FileLock
 
 from core.runs import RunError, RunFolder
 from core.runs.training import training
-from core.runs.training_state import load_state
+from core.runs.training_state import load_state, resume_state
 from core.storage.tensor_file import CheckpointError
 from core.training.loop import EndEvent, EvaluationEvent, StepEvent
 from tests.support.trainings import assert_ends_alike, train_run
@@ -236,6 +236,13 @@ def test_a_run_resumes_with_its_own_threads_and_leaves_those_of_the_caller(folde
     assert (threads, torch.get_num_threads()) == ({1}, 2)
     assert [session.threads for session in folder.read_info().provenance] == [1, 1]
     assert_ends_alike(folder, straight)
+
+
+def test_a_callers_own_state_is_trained_on_the_callers_threads_with_a_notice(folder):
+    train_run(folder, stop_after=3)
+    torch.set_num_threads(2)
+    train_run(folder, resume_state(folder))
+    assert folder.read_info().message == "started with 1 torch threads, now 2: not bit-exact"
 
 
 def test_a_preset_with_more_steps_extends_a_run(folder, preset):

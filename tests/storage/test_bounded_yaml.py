@@ -88,7 +88,7 @@ def test_invalid_dates_and_numbers_are_refused(text):
         load(f"a: {text}")
 
 
-YAML_LIKE = st.text(st.sampled_from("ab01279 \n\t:-[]{},&*!|>'\"%@#?<=.e_xT+~\x00ä"), max_size=60)
+YAML_LIKE = st.text(st.sampled_from("ab01279 \n\t:-[]{},&*!|>'\"%@#?<=.e_xT+~\x00ä\ud800"), max_size=60)
 
 
 @settings(max_examples=150)

@@ -20,12 +20,8 @@ def name(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=name)
-def test_a_workflow_runs_a_script_of_the_project_with_read_access_only(path: Path):
-    workflow = yaml.safe_load(path.read_text())
-    (job,) = workflow["jobs"].values()
-    commands = [step["run"].split() for step in job["steps"] if "run" in step]
-    assert workflow["permissions"] == {"contents": "read"}
-    assert [(shell, (REPOSITORY / script).is_file()) for shell, script in commands] == [("bash", True)]
+def test_a_workflow_has_read_access_only(path: Path):
+    assert yaml.safe_load(path.read_text())["permissions"] == {"contents": "read"}
 
 
 def test_both_scripts_of_the_project_have_a_workflow():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -41,6 +42,12 @@ def test_each_pin_lies_in_the_range_of_the_package_and_each_range_has_a_pin():
     assert pinned.keys() == ranges().keys()
     assert [name for name, pin in pinned.items() if version_of(pin) not in ranges()[name].specifier] == []
     assert {name: pin.extras for name, pin in pinned.items()} == {name: each.extras for name, each in ranges().items()}
+
+
+def test_gradio_and_pytorch_are_pinned_without_known_vulnerabilities():
+    pinned = pins("requirements.txt")
+    assert version_of(pinned["gradio"]) in SpecifierSet(">=6.31")
+    assert version_of(pinned["torch"]) in SpecifierSet(">=2.10")
 
 
 def test_a_range_ends_before_the_next_incompatible_version():

@@ -177,6 +177,10 @@ def test_nothing_is_unpickled_or_evaluated():
                 assert (path.name, loader) == ("bounded_yaml.py", "_Loader")
 
 
+def test_gradio_serves_no_folder_besides_its_own():
+    assert not [path for path in [*sources("ui"), REPOSITORY / "app.py"] if "allowed_paths" in path.read_text()]
+
+
 def test_text_files_are_read_and_written_in_a_named_encoding():
     unnamed = []
     for path in [*sources("core", "ui"), REPOSITORY / "app.py"]:

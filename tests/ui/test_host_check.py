@@ -81,7 +81,6 @@ def test_an_invalid_name_is_refused_by_name(name: str):
         host_rules([name], public=False, environment={})
 
 
-@pytest.mark.parametrize("rules", [OWN, ANY])
 @pytest.mark.parametrize(
     "origin",
     [
@@ -97,9 +96,8 @@ def test_an_invalid_name_is_refused_by_name(name: str):
         "http://localhost:7860@foreign.example",
     ],
 )
-@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS"])
-def test_pages_of_other_origins_are_refused(rules: HostRules, origin: str, method: str):
-    assert is_refused(rules, "localhost:7860", origin, method=method)
+def test_pages_of_other_origins_are_refused(origin: str):
+    assert is_refused(ANY, "localhost:7860", origin)
 
 
 @pytest.mark.parametrize(

@@ -139,8 +139,8 @@ MILESTONES = (
         ),
         (
             "tests/models/test_model_options.py::test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero",
-            "tests/models/test_model_options.py::test_future_targets_do_not_change_earlier_logits",
-            "tests/models/test_model_options.py::test_source_padding_changes_nothing",
+            "tests/models/test_every_model.py::test_future_targets_do_not_change_earlier_logits",
+            "tests/models/test_every_model.py::test_source_padding_changes_nothing",
         ),
         ("no-residual", "encoder-over-pad", "self-plotted-as-cross"),
         "6-alignment.yaml",

@@ -44,11 +44,6 @@ def slowdown(idle_ping: float) -> float:
     return max(1.0, idle_ping / QUIET_PING)
 
 
-def load_per_core() -> float:
-    """How many processes want each core of this machine, averaged over the last minute; at least 1."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-
 @dataclass(frozen=True)
 class Public:
     """The server: its runs, its address, the folder of uploads, and the page."""

@@ -28,7 +28,7 @@ def context() -> Iterator[BrowserContext]:
 
 
 @pytest.mark.slow  # it draws eight pages; the test below counts the connections of one
-def test_eight_tabs_decode_and_follow_a_training(public: Public, context: BrowserContext, row):
+def test_eight_tabs_decode_and_follow_a_training(public: Public, context: BrowserContext):
     context.request.get(public.address)  # sets the cookie
     token = next(cookie["value"] for cookie in context.cookies() if cookie["name"] == COOKIE)
     preset = load_preset("tiny").with_changes({"training.steps": 20_000, "training.evaluate_every": 500})
@@ -52,12 +52,9 @@ def test_eight_tabs_decode_and_follow_a_training(public: Public, context: Browse
     with tabs[0].expect_request(reports_presence, timeout=SECONDS):
         tabs[0].clock.fast_forward(31_000)
     public.runs.stop("followed")
-    row("tabs", "one browser with more tabs than connections", f"{TABS} tabs", "each decodes and follows a training")
 
 
-def test_what_was_typed_survives_an_outage_in_which_gradio_reloads_the_page(
-    public: Public, context: BrowserContext, row
-):
+def test_what_was_typed_survives_an_outage_in_which_gradio_reloads_the_page(public: Public, context: BrowserContext):
     page, streams = context.new_page(), set[Request]()
     page.on("request", lambda request: streams.add(request) if STREAM.search(request.url) else None)
     for ended in ("requestfinished", "requestfailed"):
@@ -91,4 +88,3 @@ def test_what_was_typed_survives_an_outage_in_which_gradio_reloads_the_page(
     page.locator("#train").click()
     expect(page.locator("#run-bar .task")).not_to_be_empty(timeout=SECONDS)
     page.wait_for_function("() => !Object.keys(sessionStorage).some((name) => name.includes('draft'))", timeout=SECONDS)
-    row("tabs", "an outage while a decode was asked for", "1 page", "input, pasted pairs and form are there again")

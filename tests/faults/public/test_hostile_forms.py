@@ -38,7 +38,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Session, Run
 
 
 @pytest.mark.parametrize("name", ["plan", "yaml", "open_file", "progress", "rows", "heat", "curves", "trial", "table"])
-def test_the_forms_of_sweeps_answer_hostile_values_with_a_message(own, name: str, row):
+def test_the_forms_of_sweeps_answer_hostile_values_with_a_message(own, name: str):
     session, runs = own
     (component,) = (each["id"] for each in session.config["components"] if each["props"].get("elem_id") == "sweep")
     answers = []
@@ -52,13 +52,11 @@ def test_the_forms_of_sweeps_answer_hostile_values_with_a_message(own, name: str
         answers.append(answer.json())
     assert not runs.sweeps.active()
     assert any("error" in each or "problems" in each for each in answers)
-    row("S5", f"hostile values in {name} of a sweep", f"{len(answers)} calls", "0 unhandled")
 
 
-def test_every_event_of_the_page_answers_hostile_values_with_a_message(own, capsys, row):
+def test_every_event_of_the_page_answers_hostile_values_with_a_message(own, capsys):
     """All inputs of an event, and what its script sends with it, get the same value, so that each form meets each."""
     session, _ = own
-    calls = 0
     for position, dependency in enumerate(session.config["dependencies"]):
         for bad in VALUES[position % 3 :: 3]:  # a third of them each: all would take minutes
             if isinstance(bad, str) and len(bad) > 100_000:
@@ -75,10 +73,8 @@ def test_every_event_of_the_page_answers_hostile_values_with_a_message(own, caps
             assert answer.status_code == 200, (what, answer.text[:300])
             answers = list(session._messages(answer.json()["event_id"]))
             messages = json.dumps(answers)
-            calls += 1
             assert "process_completed" in messages, what
             assert not reports_a_bug(messages), (what, messages[:1_000])
             errors = [each["output"].get("error") for each in answers if each["msg"] == "process_completed"]
             assert "<img" not in str(errors), what  # Gradio shows errors as HTML
     assert "Traceback" not in capsys.readouterr().err
-    row("S5", "hostile values in all inputs of each event of the page", f"{calls} calls", "0 unhandled")

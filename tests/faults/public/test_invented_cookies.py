@@ -32,11 +32,10 @@ def answer_to(public: Public, address: str) -> str:
     return answer
 
 
-def test_invented_cookies_get_half_of_the_queue(public: Public, empty_again: None, row):
+def test_invented_cookies_get_half_of_the_queue(public: Public, empty_again: None):
     answers = [answer_to(public, "203.0.113.7") for _ in range(24)]
     refused = [each for each in answers if "runs from your network are training or queued, and the limit is 10" in each]
     assert PUBLIC.max_queued == 20
     assert len(refused) == 14
     assert '"event": "complete"' in answer_to(public, "203.0.113.8")
     assert len(public.runs.active()) == 11
-    row("visitors", "runs of 24 invented cookies", f"{24 - len(refused)} started", "another visitor's run is queued")

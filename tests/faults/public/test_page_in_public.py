@@ -99,7 +99,7 @@ def load_preset_file(page: Page, file: Path) -> None:
     chooser.value.set_files(file)
 
 
-def test_markup_in_user_input_is_shown_as_text(public: Public, visitor: Callable[..., Page], row, tmp_path):
+def test_markup_in_user_input_is_shown_as_text(public: Public, visitor: Callable[..., Page], tmp_path):
     page = visitor()
     preset = load_preset("digits-reversal").model_copy(update={"name": "marked", "description": MARKUP[:200]})
     give_run(public, page, preset, "marked")
@@ -129,4 +129,3 @@ def test_markup_in_user_input_is_shown_as_text(public: Public, visitor: Callable
     expect(page.locator("#run-bar .message-text")).to_contain_text("<img src=x", timeout=30_000)
     assert page.evaluate("window.hit") is None
     assert page.locator("img[src='x'], #run-bar .message-text b, #decode-message b").count() == 0
-    row("S7", "markup in addresses, inputs, prefixes, presets, titles, file names", "8 places", "shown as text")

@@ -58,7 +58,7 @@ def arguments(endpoint: str, parameters: list[dict[str, Any]], run: str) -> list
     return [given.get(each["parameter_name"], each.get("parameter_default")) for each in parameters]
 
 
-def test_every_endpoint_answers_as_if_the_run_did_not_exist(reach: Reach, row):
+def test_every_endpoint_answers_as_if_the_run_did_not_exist(reach: Reach):
     tried = 0
     for endpoint, parameters in reach.ben.endpoints().items():
         if not {"run", "names"} & {each["parameter_name"] for each in parameters}:
@@ -70,7 +70,6 @@ def test_every_endpoint_answers_as_if_the_run_did_not_exist(reach: Reach, row):
         assert "there is no such run" in json.dumps(private)
         tried += 1
     assert tried >= 8
-    row("visitors", "another's private run through the API", f"{tried} endpoints", "0 let in")
 
 
 def test_the_list_shows_each_visitor_only_their_own_runs(reach: Reach):
@@ -81,7 +80,7 @@ def test_the_list_shows_each_visitor_only_their_own_runs(reach: Reach):
     assert listed(reach.ben) == [SHIPPED]
 
 
-def test_every_component_function_refuses_another_visitors_run(reach: Reach, row):
+def test_every_component_function_refuses_another_visitors_run(reach: Reach):
     functions = reach.ben.server_functions()
     assert ABOUT_A_RUN | {"list_runs"} <= {name for _, name in functions}
     arguments_tried = [{"run": reach.run}, {"current": reach.run}, reach.run]
@@ -99,10 +98,9 @@ def test_every_component_function_refuses_another_visitors_run(reach: Reach, row
     of = {name: component for component, name in functions}
     seen_by_owner = reach.anna.call_component(of["feed"], "feed", {"run": reach.run}).json()
     assert seen_by_owner["step"] == 60
-    row("visitors", "by the components' own calls", f"{len(functions) * len(arguments_tried)} calls", "0 let in")
 
 
-def test_no_page_event_reveals_the_run_when_given_its_id(reach: Reach, row):
+def test_no_page_event_reveals_the_run_when_given_its_id(reach: Reach):
     """Trigger every event of Ben's page with the run's id as input, selection and query."""
     messages = []
     for dependency in reach.ben.config["dependencies"]:
@@ -118,7 +116,6 @@ def test_no_page_event_reveals_the_run_when_given_its_id(reach: Reach, row):
     assert str(SEED) not in text
     assert "tiny" not in [each for each in text.split() if reach.run in each]
     assert len(messages) > len(reach.ben.config["dependencies"])
-    row("visitors", "through the page's own events, run put in", f"{len(messages)} answers", "0 let in")
 
 
 def test_another_visitors_session_cannot_be_used(reach: Reach):
@@ -132,7 +129,7 @@ def test_another_visitors_session_cannot_be_used(reach: Reach):
     assert thief.http.get("/gradio_api/queue/data", params={"session_hash": reach.anna.hash}).status_code == 403
 
 
-def test_no_path_serves_the_run_to_another_visitor(public: Public, reach: Reach, row):
+def test_no_path_serves_the_run_to_another_visitor(public: Public, reach: Reach):
     folder = RunFolder(public.runs.root, reach.run).path
     files = [str(file) for file in folder.rglob("*") if file.is_file()]
     relative = os.path.relpath(folder / "run.json")
@@ -145,7 +142,6 @@ def test_no_path_serves_the_run_to_another_visitor(public: Public, reach: Reach,
         assert 400 <= answer.status_code < 500, path
         assert str(SEED) not in answer.text, path
     assert reach.anna.http.get(f"/download/{reach.run}").status_code == 200
-    row("visitors", "by path", f"{len(paths)} addresses", "0 let in")
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "0" * 43, "a" * 42 + "é", '"; drop', "../../etc", "null"])

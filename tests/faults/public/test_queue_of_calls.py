@@ -51,7 +51,7 @@ def waiting(public: Public) -> int:
     return len(public.page._queue.event_ids_to_events)
 
 
-def test_a_visitor_who_fills_the_queue_is_refused_and_others_are_answered(public: Public, visit, reports, row):
+def test_a_visitor_who_fills_the_queue_is_refused_and_others_are_answered(public: Public, visit, reports):
     attacker, other = visit(), visit()
     statuses = [post_report(attacker) for _ in range(64)]
     assert statuses.count(200) == EVENTS_PER_VISITOR
@@ -62,10 +62,9 @@ def test_a_visitor_who_fills_the_queue_is_refused_and_others_are_answered(public
     wait_for(lambda: not waiting(public))
     assert post_report(attacker) == 200
     wait_for(lambda: not waiting(public))
-    row("queue", "64 reports of one visitor at a time", "48 decodes of another", "all answered; 48 reports refused")
 
 
-def test_invented_cookies_of_one_network_get_half_of_the_queue_and_one_turn(public: Public, visit, reports, row):
+def test_invented_cookies_of_one_network_get_half_of_the_queue_and_one_turn(public: Public, visit, reports):
     session = visit()
 
     def invented(address: str) -> int:
@@ -80,12 +79,6 @@ def test_invented_cookies_of_one_network_get_half_of_the_queue_and_one_turn(publ
     assert len(lane) >= EVENTS_PER_NETWORK - 2
     reports.set()
     wait_for(lambda: not waiting(public), seconds=60)
-    row(
-        "queue",
-        "reports of invented cookies",
-        f"{EVENTS_PER_NETWORK + 20} of one network",
-        "half of the queue; another network's starts at once",
-    )
 
 
 def test_a_network_that_asks_for_report_after_report_rests_while_others_use_the_page(
@@ -116,7 +109,7 @@ def test_a_network_that_asks_for_report_after_report_rests_while_others_use_the_
     assert min(pauses()) < 0  # two at a time, nobody else being there
 
 
-def test_long_decodes_of_a_network_let_the_decodes_of_others_pass(public: Public, visit, monkeypatch, row):
+def test_long_decodes_of_a_network_let_the_decodes_of_others_pass(public: Public, visit, monkeypatch):
     """The attack: sixteen decodes that compute for long, each by a visitor of its own."""
     attacker, other = visit(), visit()
     other.http.headers["x-forwarded-for"] = "203.0.113.9"
@@ -150,8 +143,6 @@ def test_long_decodes_of_a_network_let_the_decodes_of_others_pass(public: Public
     assert statistics.median(waits) < 2 * long_calls.LONG_SECONDS
     monkeypatch.setattr(visitors, "SECONDS_OF_USE", 0.0)
     wait_for(lambda: not waiting(public), seconds=60)
-    result = f"another network's take {statistics.median(waits):.2f} s, at most {max(waits):.2f} s"
-    row("queue", "decodes that compute for long", "16 of one network", result)
 
 
 def test_a_visitor_occupies_only_some_of_the_threads(public: Public, visit, monkeypatch):

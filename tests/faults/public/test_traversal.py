@@ -54,8 +54,8 @@ ELSEWHERE = [
 ]
 
 
-def test_path_traversal_leaks_no_file_and_reaches_no_server(public: Public, row):
-    tried, broken = 0, []
+def test_path_traversal_leaks_no_file_and_reaches_no_server(public: Public):
+    broken = []
     paths = [f"{route}{climb}{target}" for route, climb, target in itertools.product(ROUTES, CLIMBS, TARGETS)]
     paths += [
         f"{route}{url}" for route in ("proxy=", "gradio_api/proxy=", "file=", "gradio_api/file=") for url in ELSEWHERE
@@ -65,7 +65,6 @@ def test_path_traversal_leaks_no_file_and_reaches_no_server(public: Public, row)
             request = client.build_request("GET", "/")
             request.url = request.url.copy_with(raw_path=f"/{path}".encode())
             answer = client.send(request)
-            tried += 1
             assert not [mark for mark in MARKS if mark in answer.text and "<!doctype html>" not in answer.text[:200]], (
                 path
             )
@@ -73,7 +72,6 @@ def test_path_traversal_leaks_no_file_and_reaches_no_server(public: Public, row)
                 broken.append(path)
             assert answer.status_code != 200 or "text/html" in answer.headers["content-type"], path
     assert broken == []
-    row("S4", "traversal and forged requests", f"{tried} addresses", "0 leaks, 0 errors of the server")
 
 
 def test_internal_routes_are_not_served(public: Public):
