@@ -399,9 +399,9 @@ def _picked_failure(event: gr.EventData) -> Failure:
     return Failure(event_text(event, "run"), event_text(event, "text"), event_number(event, "step"))
 
 
-def _inspect_failure(runs: VisitorRuns, run: str | None, failure: Failure) -> Updates:
+def _inspect_failure(runs: VisitorRuns, run: str | None, failure: Failure | None) -> Updates:
     """Decode a wrong answer again, greedily and without interventions, and select its first wrong step."""
-    if failure.run != run:
+    if failure is None or failure.run != run:
         raise gr.Error(
             "These wrong answers belong to a different run. In the Report tab, search for wrong answers again.",
             print_exception=False,

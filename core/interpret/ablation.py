@@ -133,8 +133,8 @@ def ablation_rows(cells: Iterable[AblatedHead]) -> list[dict[str, Any]]:
     return [{name: getattr(cell, name) for name in names} for cell in cells]
 
 
-def parse_ablation(text: str) -> Ablation:
-    """Return "zero" or "mean" from typed text; InputError if it is neither."""
+def parse_ablation(text: Any) -> Ablation:
+    """Return "zero" or "mean" if it is one of them; InputError otherwise."""
     if text not in get_args(Ablation):
         raise InputError(f"ablation={text!r:.60} is not one of {', '.join(get_args(Ablation))}")
     return cast(Ablation, text)

@@ -9,7 +9,7 @@ import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
-from core.interpret.interventions import Ablation
+from core.interpret.ablation import parse_ablation
 from core.models.seq2seq import Head
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
@@ -210,10 +210,9 @@ def applicable(runs: VisitorRuns, run: str | None, interventions: InterventionSp
         return interventions.cleared(), f"Decoded without interventions: {error}"
 
 
-def set_ablate_with(
-    runs: VisitorRuns, run: str | None, interventions: InterventionSpec, ablate_with: Ablation
-) -> Updates:
+def set_ablate_with(runs: VisitorRuns, run: str | None, interventions: InterventionSpec, ablate_with: Any) -> Updates:
     """Change the replacement for ablated heads' outputs, and show the head importance saved for it."""
+    ablate_with = parse_ablation(ablate_with)  # Gradio lets None through
     value = saved_value(runs[run], ablate_with) if run else None
     spec = replace(interventions.for_run(run), ablate_with=ablate_with)
     return _state(measuring=False) | {"interventions": spec, "grid": gr.update(value=value, measuring=False)}

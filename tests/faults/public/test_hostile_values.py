@@ -50,6 +50,7 @@ DRAFT |= {"amount": "", "search": "grid", "trials": "", "pruning": "none", "jobs
 REQUESTS = {
     "list_runs": {},
     "lesson": {"name": "mask"},
+    "symptoms": {"name": "symptoms"},
     "picture": {"title": "a", "rows": ["x"], "columns": ["y"], "weights": [[1.0]], "marked": []},
     "feed": {"run": SHIPPED} | HELD | {"since_snapshot": -1, "known_snapshots": 0, "block": "", "input": 0},
     "snapshot": {"run": SHIPPED, "step": 0, "block": "", "input": 0},
@@ -67,6 +68,7 @@ REQUESTS = {
     "causality": LESSON | {"masked": True},
     "padding": LESSON | {"masked": True, "num_pad": 3},
     "ablation": LESSON | {"ablate": "cross.2.1"},
+    "text": LESSON,
     "class_role": {},
     "class_open": {},
     "class_code": {"address": "https://example.org/"},
