@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.config import Preset, load_preset, parse_preset, read_preset
+from core.config import Preset, load_preset, load_preset_file, pairs_beside, parse_preset, read_preset
 from core.config.listing import listed_presets
 from core.interpret.any_module.tables import attention
 from core.interpret.trained import Trained
@@ -90,7 +90,7 @@ def plot_attention(table: "pd.DataFrame", ax: "Axes | None" = None) -> "AxesImag
 
 
 def train(
-    preset: str | Mapping[str, Any] | Preset | None = None,
+    preset: str | Path | Mapping[str, Any] | Preset | None = None,
     *,
     changes: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -103,8 +103,8 @@ def train(
     Warns if training takes more memory than this machine has, or if sequences may be longer than 1,024 tokens.
 
     Args:
-        preset: a preset or its name; or its sections, as a mapping or as YAML text of several lines. With
-            ``start_from``, None is that run's.
+        preset: a preset or its name; the ``Path`` of its file, beside which are its own pairs, if it has any; or its
+            sections, as a mapping or as YAML text of several lines. With ``start_from``, None is that run's.
         changes: settings by key, such as ``{"training.steps": 500}``; as ``--set`` on the command line.
         name: of the new run; None is the preset's with a number.
         root: the folder of runs.
@@ -133,10 +133,11 @@ def train(
     else:
         raise TypeError("train() needs a preset, or start_from")
     chosen = base.with_changes(dict(changes or {}))
-    if warning := memory_warning(chosen, "cpu"):
+    pairs = pairs_beside(preset) if isinstance(preset, Path) and chosen.task.own_data else None
+    if warning := memory_warning(chosen, "cpu", pairs):
         warnings.warn(warning, stacklevel=2)
-    state = None if start_from else new_state(chosen)  # raises before the folder is there
-    created = known.create(chosen, name=name, start_from=start_from)
+    state = None if start_from else new_state(chosen, pairs=pairs)  # raises before the folder is there
+    created = known.create(chosen, name=name, pairs=pairs, start_from=start_from)
     with training(created.folder, state) as run:
         for event in run:
             on_event(event)
@@ -203,9 +204,11 @@ def import_model(
     return runs(root)[folder.name]
 
 
-def _preset_of(given: str | Mapping[str, Any] | Preset) -> Preset:
+def _preset_of(given: str | Path | Mapping[str, Any] | Preset) -> Preset:
     if isinstance(given, Preset):
         return given
+    if isinstance(given, Path):
+        return load_preset_file(given)
     if isinstance(given, Mapping):
         return parse_preset(dict(given), name="notebook")
     return read_preset(given, name="notebook") if "\n" in given else load_preset(given)

@@ -13,6 +13,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 
 from core import lab
+from core.__main__ import main
 from core.generation import Beam
 from core.interpret.head_table import measure_heads
 from core.interpret.inspection import inspect as inspect_input
@@ -179,6 +180,14 @@ def test_training_saves_a_run_and_reports_every_event(tmp_path):
     assert (trained.name, trained.preset.training.steps, list(lab.runs(tmp_path))) == ("mine", 4, ["mine"])
     with pytest.raises(RunError, match="mine"):
         lab.train("tiny", changes=CHANGES, name="mine", root=tmp_path)
+
+
+def test_a_preset_file_with_its_own_pairs_beside_it_is_trained(tmp_path):
+    (tmp_path / "mine.tsv").write_text("".join(f"{one} {two}\t{two} {one}\n" for one in "abcdefg" for two in "abcdefg"))
+    assert main(["data", str(tmp_path / "mine.tsv"), "--out", str(tmp_path / "mine.yaml")]) == 0
+    run = lab.train(tmp_path / "mine.yaml", changes=CHANGES, name="mine", root=tmp_path / "runs")
+    assert run.trained().evaluate(9).sequences <= 9
+    assert (run.folder.path / "pairs.tsv").read_bytes() == (tmp_path / "mine.pairs.tsv").read_bytes()
 
 
 def test_the_history_has_what_the_events_of_the_training_said(tmp_path):
