@@ -19,6 +19,7 @@ function keepTab() {
   if (open === wanted) wanted = null;
   if (wanted) return openWanted();
   if (document.body.dataset.tab === open) return;
+  document.querySelector("#tabs [role=tab][aria-selected=true]").scrollIntoView({ block: "nearest", inline: "nearest" }); // in a row that scrolls
   const isFirst = !document.body.dataset.tab;
   if (!isFirst) restoreScroll(open);
   document.body.dataset.tab = open;
