@@ -131,7 +131,7 @@ export function metricCharts(element, part) {
     const line = (x, y) => ({ x, y });
     const cursor = selection.step === null ? null : shownStep();
     const best = feed.latest?.best_step;
-    const waiting = feed.loading ? "loading" : feed.run === null ? "no run yet" : isActive() ? "waiting for the first step" : "nothing recorded";
+    const waiting = feed.loading ? "loading" : feed.run === null ? "no run is chosen" : isActive() ? "waiting for the first step" : "nothing recorded";
     const empty = (columns) => (columns.step.length ? "" : waiting);
     const hasOwnLoss = isMeasured(feed.metrics, "free_running_loss");
     charts.loss.setSeries(hasOwnLoss ? [...lossSeries(), OWN_LOSS] : lossSeries());
