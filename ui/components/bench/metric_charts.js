@@ -47,7 +47,7 @@ export function metricCharts(element, part) {
     const reading = box.parentElement.querySelector(".reading");
     return makeChart(box, {
       group: GROUP, legend: false, xLabel: "training step", format: tickText,
-      onCursor: (step, values) => setText(reading, step == null ? "" : "step " + step + ": " + readText(name, values)),
+      onCursor: (step, values) => setText(reading, step == null ? "" : "step " + step.toLocaleString("en") + ": " + readText(name, values)),
       ...options,
     });
   };
