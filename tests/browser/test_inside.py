@@ -207,7 +207,7 @@ def test_a_cell_of_the_training_replay_is_compared_between_training_steps(empty_
     viewer = page.locator("#viewer")
     steps = viewer.get_by_role("group", name="The same at training step")
     expect(steps.get_by_role("radio")).to_have_count(5)
-    expect(steps.get_by_role("radio", name="1000")).to_be_checked()
+    expect(steps.get_by_role("radio", name="1,000")).to_be_checked()
     viewer.get_by_role("button", name="Numbers").click()
     press_cell(viewer, 1, 3)
     opened = viewer.locator(".story-of")
@@ -216,7 +216,7 @@ def test_a_cell_of_the_training_replay_is_compared_between_training_steps(empty_
     late = products.inner_text()
 
     steps.get_by_role("radio", name="125", exact=True).check()
-    expect(viewer.locator(".when")).to_have_text("step 125 of 1000")
+    expect(viewer.locator(".when")).to_have_text("step 125 of 1,000")
     expect(opened).to_have_text("cross-attention, layer 2, head 3 · row 2, column 4 · training step 125")
     early = products.inner_text()
     assert early != late

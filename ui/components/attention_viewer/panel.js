@@ -43,7 +43,7 @@ export function makePanel(part, { ask, jump }) {
   /** Offer the training steps of a replay with kept weights; hidden for the current decode. */
   function offerSteps({ step, weightsSteps }) {
     part("story-training").hidden = !weightsSteps?.length;
-    if (weightsSteps) showChoice(part("story-training"), weightsSteps.map((each) => [each, each]), step, (each) => jump(Number(each)));
+    if (weightsSteps) showChoice(part("story-training"), weightsSteps.map((each) => [each, each.toLocaleString("en")]), step, (each) => jump(Number(each)));
   }
 
   function showCell(cell, view, chosen, when) {
