@@ -348,7 +348,9 @@ def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any)
     """Return the address that restores this decode; the attention viewer adds the selected view."""
     kind, prefix, *values = strategy or ("greedy", "", *strategy_form.default_values())
     query = strategy_form.as_query(kind, prefix, values) | spec.for_run(run).as_query()
-    parameters = {"run": run or "", "input": text or ""} | query
+    parameters = {"input": text or ""} | query
+    if run is not None:  # else the address keeps what the browser knows, also when the server has just been restarted
+        parameters["run"] = run
     return {"parameters": {name: "" if len(value) > MAX_PARAMETER else value for name, value in parameters.items()}}
 
 

@@ -158,6 +158,18 @@ def _serialized(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> tupl
     return header, memoryview(data)[end:]
 
 
+def _what_else(start: bytes, name: str, max_bytes: int) -> str:
+    """Say what a file is that does not start with the length of a header."""
+    length = int.from_bytes(start, "little")
+    for magic, kind in _OTHER_FORMATS.items():
+        if start.startswith(magic) and length > (max_bytes if len(magic) > 1 else _FORMAT_LIMIT):
+            return f"{name} is {kind}; only safetensors files are read"
+    if not start:
+        return f"{name} cannot be read: it is empty"
+    kinds = "neither a zip archive nor a" if name.endswith(".zip") else "not a"
+    return f"{name} cannot be read: it is {kinds} safetensors file with at most {max_bytes:,} header bytes"
+
+
 def read_header(file: BinaryIO, name: str, *, max_bytes: int = MAX_HEADER_BYTES) -> Header:
     """Read a file's header, of which at most ``max_bytes`` are read.
 
@@ -172,13 +184,8 @@ def read_header(file: BinaryIO, name: str, *, max_bytes: int = MAX_HEADER_BYTES)
     file.seek(0)
     start = file.read(_LENGTH_BYTES)
     length = int.from_bytes(start, "little")
-    for magic, kind in _OTHER_FORMATS.items():
-        if start.startswith(magic) and length > (max_bytes if len(magic) > 1 else _FORMAT_LIMIT):
-            raise CheckpointError(f"{name} is {kind}; only safetensors files are read")
     if len(start) < _LENGTH_BYTES or length > max_bytes:
-        raise CheckpointError(
-            f"{name} cannot be read: it does not start like a safetensors file of at most {max_bytes:,} header bytes"
-        )
+        raise CheckpointError(_what_else(start, name, max_bytes))
     text = file.read(length)
     if len(text) < length:
         raise CheckpointError(f"{name} cannot be read: it ends inside its header")

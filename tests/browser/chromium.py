@@ -65,6 +65,16 @@ def open_lesson(page: Page, name: str) -> None:
     expect(page.locator("#lesson article:visible .title")).not_to_be_empty()
 
 
+def head_button(page: Page, name: str) -> Locator:
+    """Return the button, in the grid of head importance, of a head or a layer such as ``cross.1.2`` or ``cross.1``."""
+    block, layer, *head = name.split(".")
+    words = {"cross": "cross-attention", "decoder": "decoder self-attention", "encoder": "encoder self-attention"}[
+        block
+    ]
+    which = f"head {head[0]}" if head else "all heads"
+    return page.locator("#heads").get_by_role("button", name=f"without {words}, layer {layer}, {which}:")
+
+
 def choose_preset(page: Page, name: str, *, timeout: float | None = None) -> None:
     """Choose a preset in the list of the first task, and wait until the form has it."""
     presets = page.locator("#preset-picker input[type=radio]")

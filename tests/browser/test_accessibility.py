@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import CHROMIUM, DESKTOP, PHONE, choose_run, choose_seeds, open_tab
+from tests.browser.chromium import CHROMIUM, DESKTOP, PHONE, choose_run, choose_seeds, head_button, open_tab
 
 pytestmark = [
     pytest.mark.browser,
@@ -98,7 +98,7 @@ def show_attention(page: Page) -> None:
     """Show a head large and as a table, and an ablated head."""
     page.locator("#viewer").get_by_title("layer 2, head 2").click()
     page.locator("#viewer").get_by_role("button", name="Table").click()
-    page.locator("#heads").get_by_role("button", name="without cross.1.2:").click()
+    head_button(page, "cross.1.2").click()
     expect(page.locator("#attention-edited .row").nth(1)).to_contain_text("without cross.1.2")
     page.evaluate(UNFOLD)
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.interpret.ablation import AblatedHead, grid_cells
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab, press_quickly
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, head_button, open_tab, press_quickly
 from ui.components import head_importance
 
 pytestmark = [
@@ -20,15 +20,10 @@ pytestmark = [
 LAPTOP = {"width": 1366, "height": 768}
 
 
-def cell(page: Page, name: str):
-    """Return the button of a head or a layer."""
-    return page.locator("#heads").get_by_role("button", name=f"without {name}:")
-
-
 def test_the_answer_without_a_head_is_in_view_beside_the_pressed_head(page: Page):
     page.set_viewport_size(LAPTOP)
     open_tab(page, "Look inside")
-    head, without = cell(page, "cross.1.2"), page.locator("#attention-edited .row").nth(1)
+    head, without = head_button(page, "cross.1.2"), page.locator("#attention-edited .row").nth(1)
     expect(page.locator("#viewer canvas.map")).to_be_visible()  # nothing above the heads grows any more
     expect(page.locator("#attention-of")).to_contain_text("4 8 2 9 →")
     head.click()
@@ -47,13 +42,13 @@ def test_each_of_several_heads_that_are_pressed_quickly_is_ablated(page: Page):
     open_tab(page, "Look inside")
     expect(page.locator("#attention-of")).to_contain_text("4 8 2 9 →")
     names = "encoder.1.1", "cross.1.2", "cross.2.1"
-    press_quickly(page, *(cell(page, name) for name in names[:2]))
-    cell(page, names[2]).focus()
+    press_quickly(page, *(head_button(page, name) for name in names[:2]))
+    head_button(page, names[2]).focus()
     for _ in range(4):  # a key that is held presses once
         page.keyboard.down("Enter")
     page.keyboard.up("Enter")
     for name in names:
-        expect(cell(page, name)).to_have_attribute("aria-pressed", "true")
+        expect(head_button(page, name)).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#attention-edited .row").nth(1)).to_contain_text(f"without {', '.join(names)} (zero)")
 
 
@@ -63,10 +58,10 @@ def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Call
     open_tab(page, "Look inside")
     expect(page.locator("#heads .cell")).to_have_count(30)
     expect(page.locator("#viewer canvas.map")).to_be_visible()
-    expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "false")
-    cell(page, "cross.1.2").press("Enter")
-    expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "true", timeout=10_000)
-    expect(cell(page, "cross.1.2")).to_be_focused()
+    expect(head_button(page, "cross.1.2")).to_have_attribute("aria-pressed", "false")
+    head_button(page, "cross.1.2").press("Enter")
+    expect(head_button(page, "cross.1.2")).to_have_attribute("aria-pressed", "true", timeout=10_000)
+    expect(head_button(page, "cross.1.2")).to_be_focused()
     rows = page.locator("#attention-edited .row")
     expect(rows.nth(0)).to_contain_text("all heads as trained", timeout=10_000)
     expect(rows.nth(0)).to_contain_text("✓ correct")
@@ -78,14 +73,16 @@ def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Call
     page.get_by_role("button", name="Measure all heads").click()
     expect(page.locator("#heads .baseline")).to_contain_text("With all heads: exact match 100 % on 500", timeout=30_000)
     expect(page.get_by_role("button", name="Cancel")).to_be_disabled(timeout=60_000)
-    name = re.compile(r"without cross\.1\.2: exact match [34]\d\.\d %, [56]\d\.\d points less than with all heads")
-    expect(cell(page, "cross.1.2")).to_have_attribute("aria-label", name)
+    name = re.compile(
+        r"without cross-attention, layer 1, head 2: exact match [34]\d\.\d %, [56]\d\.\d points less than with"
+    )
+    expect(head_button(page, "cross.1.2")).to_have_attribute("aria-label", name)
 
     expect(page).to_have_url(re.compile("ablate=cross.1.2"))
     reload(page.url)  # a copied link is opened in a new page
     expect(rows.nth(1)).to_contain_text("without cross.1.2 (zero)", timeout=20_000)
-    expect(cell(page, "cross.1.2")).to_have_attribute("aria-label", name)
-    expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "true")
+    expect(head_button(page, "cross.1.2")).to_have_attribute("aria-label", name)
+    expect(head_button(page, "cross.1.2")).to_have_attribute("aria-pressed", "true")
     page.get_by_role("tab", name="Decode").click()
     expect(page.locator("#decode-edited .row").nth(1)).to_contain_text("without cross.1.2 (zero)")
     page.locator("#decode-edited").get_by_role("button", name="Restore all heads").click()

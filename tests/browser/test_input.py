@@ -1,7 +1,9 @@
 """The input of the tabs Decode and Look inside: read by another run, too long, and decoded again while a run trains."""
 
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -9,11 +11,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.config import load_preset
+from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.access import VisitorRuns
 from tests.browser.chromium import CHROMIUM, DESKTOP, choose_run, new_context, open_tab, press_quickly
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
+from ui.serving.launch import serve
 from ui.tabs import decode as decode_tab
 
 pytestmark = [
@@ -185,3 +189,27 @@ def test_of_two_examples_pressed_one_after_the_other_the_last_is_answered(empty_
     press_quickly(page, *(examples.get_by_role("button", name=text, exact=True) for text in ("1 2 3", "1 1 1 1")))
     expect(page.get_by_role("textbox", name="Input")).to_have_value("1 1 1 1")
     expect(page.locator("#answer .output .tile")).to_have_text(list("1111"))
+
+
+@pytest.mark.slow
+def test_a_page_keeps_its_run_and_input_when_its_server_is_restarted(tab: tuple[Page, list[str]], tmp_path: Path):
+    browser = tab[0].context.browser
+    assert browser is not None
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, tmp_path / SHIPPED)
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, tmp_path / "not-opened-first")
+    runs = Runs(tmp_path)
+    server, address = serve(runs)
+    port = int(address.rstrip("/").rsplit(":", 1)[1])
+    context = new_context(browser, viewport=DESKTOP)
+    page = context.new_page()
+    page.goto(f"{address}?run=not-opened-first&input=4+8+2+9&tab=decode")
+    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
+    server.close()
+    expect(page.locator("#run-bar .message-text")).to_contain_text("No connection to the server")
+    page.get_by_role("textbox", name="Input").fill("1 2 3")
+    server, _ = serve(runs, server_port=port)
+    expect(page.locator("#answer .output .tile")).to_have_text(list("321"))
+    expect(page).to_have_url(re.compile("run=not-opened-first"))
+    context.close()
+    server.close()
+    runs.close()

@@ -167,8 +167,8 @@ def test_why_this_answer_is_explained_four_ways(viewer):
     why = page.locator("#why")
     expect(why.locator(".say")).to_contain_text(re.compile("Why 9[?] Integrated gradients name “.+” .+ [(]1.00[)]"))
     first = re.search("name “(.+?)” of the input", why.locator(".say").inner_text())[1]
-    largest = why.get_by_role("region", name="source").locator("tbody tr").first.locator("td")
-    columns = why.get_by_role("region", name="source").locator("thead th").all_inner_texts()[1:]
+    largest = why.get_by_role("region", name="Tokens of the input").locator("tbody tr").first.locator("td")
+    columns = why.get_by_role("region", name="Tokens of the input").locator("thead th").all_inner_texts()[1:]
     assert dict(zip(largest.all_inner_texts(), columns, strict=True))["1.00"] == first  # as the table says
     why.get_by_role("radio", name="which head or layer adds to it").check()
     expect(why.locator(".say")).to_contain_text("Why 9? The logit is")
@@ -184,7 +184,7 @@ def test_why_this_answer_is_explained_four_ways(viewer):
     expect(why.locator(".say")).to_contain_text("It is the most likely token from")
     expect(why.locator(".answer-line").last).to_have_text("9 2 8 4 <EOS>")
     why.get_by_role("radio", name="which tokens it rests on").check()
-    expect(why.get_by_role("region", name="source")).to_contain_text("integrated gradients")
+    expect(why.get_by_role("region", name="Tokens of the input")).to_contain_text("integrated gradients")
     why.get_by_role("radio", name="what brings it back on a changed input").check()
     expect(why.locator(".say")).to_contain_text("the logit difference falls from")
     why.get_by_label("token to change").select_option("1: 4")
@@ -207,16 +207,16 @@ def test_a_cell_of_the_training_replay_is_compared_between_training_steps(empty_
     viewer = page.locator("#viewer")
     steps = viewer.get_by_role("group", name="The same at training step")
     expect(steps.get_by_role("radio")).to_have_count(5)
-    expect(steps.get_by_role("radio", name="1000")).to_be_checked()
+    expect(steps.get_by_role("radio", name="1,000")).to_be_checked()
     viewer.get_by_role("button", name="Numbers").click()
     press_cell(viewer, 1, 3)
     opened = viewer.locator(".story-of")
-    expect(opened).to_have_text("cross-attention, layer 2, head 3 · row 2, column 4 · training step 1000")
+    expect(opened).to_have_text("cross-attention, layer 2, head 3 · row 2, column 4 · training step 1,000")
     products = viewer.locator(".story-steps .step").first.locator("tr").last
     late = products.inner_text()
 
     steps.get_by_role("radio", name="125", exact=True).check()
-    expect(viewer.locator(".when")).to_have_text("step 125 of 1000")
+    expect(viewer.locator(".when")).to_have_text("step 125 of 1,000")
     expect(opened).to_have_text("cross-attention, layer 2, head 3 · row 2, column 4 · training step 125")
     early = products.inner_text()
     assert early != late

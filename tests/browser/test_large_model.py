@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 from core.runs.importing_models import import_model
 from core.runs.torch_transformer import mapping_to_yaml, propose
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, head_button
 from tests.support.foreign_models import StateDictModel
 
 pytestmark = [
@@ -60,7 +60,7 @@ def test_many_layers_of_many_heads_stay_usable(empty_page: Page, address: str, l
     assert importance.locator(".figure").evaluate_all(CLIPPED) == []
     assert empty_page.evaluate("document.documentElement.scrollHeight") < 10 * height
     assert empty_page.evaluate(NOTHING_SIDEWAYS)
-    last = importance.get_by_role("button", name="without cross.24.24:")
+    last = head_button(empty_page, "cross.24.24")
     last.click()
     expect(last).to_have_attribute("aria-pressed", "true")
     expect(empty_page.locator("#attention-edited .row").nth(1)).to_contain_text("without cross.24.24")

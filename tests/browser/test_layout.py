@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
-TABLET, XGA, LAPTOP = (820, 1180), (1024, 768), (1366, 768)
+SMALL, TABLET, XGA, LAPTOP = (320, 640), (820, 1180), (1024, 768), (1366, 768)
 
 
 def train(page: Page) -> None:
@@ -72,7 +72,7 @@ def test_no_text_is_cut_off_or_covered_at_any_width(
         page.set_viewport_size(DESKTOP)
         open_tab(page, name)
         ready(page)
-        sizes = [*((width, 900) for width in range(360, 2001, step)), TABLET, XGA, LAPTOP]
+        sizes = [*((width, 900) for width in range(360, 2001, step)), SMALL, TABLET, XGA, LAPTOP]
         assert faults_at(page, sizes) == {}, name
 
 

@@ -1,6 +1,7 @@
 """Own pairs on the page: what is uploaded or pasted is what Train trains, or the page says what is missing."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -12,6 +13,7 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from core.tasks.ingest import StagingArea
 from tests.browser.chromium import CHROMIUM, PHONE
+from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 from ui.forms import own_data
 from ui.updates import Updates
@@ -42,6 +44,25 @@ def test_an_uploaded_file_is_what_train_trains(page: Page, runs: Runs, tmp_path:
     expect(page.locator("#run-bar .run .title")).to_contain_text("backwards")
     trained = (set(runs) - before).pop()
     assert runs[trained].preset.task.family == "own-pairs"
+
+
+def test_pasted_pairs_stay_through_a_reload_and_hide_no_run_that_a_link_opens(
+    page: Page, address: str, reload: Callable
+):
+    form, pasted = page.locator("#own-data"), page.locator("#own-pasted textarea")
+    page.locator("#own-open").click()
+    pasted.fill(PAIRS)
+    reload()
+    expect(pasted).to_have_value(PAIRS)
+    reload(f"{address}?tab=train&run={SHIPPED}")
+    expect(page.locator("#bench-view .answer")).to_have_count(4)
+    expect(form).to_be_hidden()
+    page.locator("#own-open").click()
+    expect(pasted).to_have_value(PAIRS)
+    page.locator("#own-close").click()
+    reload()
+    expect(page.locator("#bench-view .answer")).to_have_count(4)
+    expect(form).to_be_hidden()
 
 
 def test_train_says_what_is_missing_for_pairs_that_are_not_checked_or_not_valid(page: Page, runs: Runs):

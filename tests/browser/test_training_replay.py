@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from core.config import load_preset
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, PHONE, open_tab
+from tests.browser.chromium import CHROMIUM, PHONE, head_button, open_tab
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 
@@ -59,7 +59,7 @@ def test_a_replay_follows_training_scrubs_and_is_shared_by_link(
     viewer.locator(".tile").nth(1).click()
     title = "Decoder self-attention, layer 1 of 1, head 2, training step 60"
     expect(viewer.locator(".title")).to_have_text(title)
-    without = page.locator("#heads").get_by_role("button", name="without decoder.1.2:")
+    without = head_button(page, "decoder.1.2")
     without.click()
     expect(without).to_have_attribute("aria-pressed", "true")
     expect(page).to_have_url(re.compile("ablate=decoder.1.2"))

@@ -296,11 +296,10 @@ def test_a_full_storage_is_said_and_the_run_stays_in_the_tab(new_visitor, addres
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_tab_is_accessible_and_fits_a_phone(new_visitor, address, dark):
-    page = new_visitor(viewport=PHONE)
+    page = new_visitor(viewport=PHONE, color_scheme="dark" if dark else "light")
     page.goto(address)
     expect(page.locator(READY)).to_be_attached()
-    if dark:
-        page.get_by_role("button", name="Switch between light and dark").click()
+    assert page.evaluate("document.body.classList.contains('dark')") == dark
     page.evaluate(ADD_STYLE, NO_TRANSITIONS)
     page.evaluate(AXE_SCRIPT)
     for tab in TABS:
@@ -315,9 +314,10 @@ def test_a_page_of_one_run_opens_from_a_disk(new_visitor, tmp_path: Path):
 
     file = tmp_path / "run.html"
     export_html(RunFolder(DEFAULT_ROOT, "digits-reversal-shipped"), file)
-    page = new_visitor(offline=True)
+    page = new_visitor(offline=True, color_scheme="dark")
     page.goto(file.as_uri())
     expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    assert page.evaluate("document.body.classList.contains('dark')")
     expect(page.locator("#bench-view .answer")).to_have_count(4)
     open_tab(page, "Decode")
     decode(page, "9 1 1")

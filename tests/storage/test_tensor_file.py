@@ -94,8 +94,10 @@ METADATA = {"format": FORMAT, "facts": "{}"}
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ((2**64 - 1).to_bytes(8, "little"), "does not start like a safetensors file"),
-        ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{" * 2_000_000, "does not start like a safetensors file"),
+        (b"", "x cannot be read: it is empty"),
+        (b"text", "it is not a safetensors file with at most"),
+        ((2**64 - 1).to_bytes(8, "little"), "it is not a safetensors file with at most"),
+        ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{" * 2_000_000, "it is not a safetensors file with at most"),
         (with_header(b"[" * MAX_HEADER_BYTES), "its header is damaged"),
         (with_header(b"[]"), "its header is damaged"),
         (with_header({"a": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 4]}}, b"0000"), "header is damaged"),

@@ -110,6 +110,8 @@ def test_answers_on_one_line_or_several_are_the_same_pairs(tmp_path, name, conte
         ('{"a": "b"}\n{"a": "c"}\n', "jsonl"),
         ("IN: run OUT: I_RUN\n", "scan"),
         (";;; A\nA  b c\n", "dictionary"),
+        ('a,"b, c"\nd,e\n', "csv"),
+        ("a,b\nc,d,e\n", None),
         ("a\tb\nc\n", None),
         ("a b c\n", None),
         ("a\0b\n", None),  # no line can be read
@@ -129,7 +131,7 @@ def test_a_file_of_another_name_has_the_format_that_nearly_all_lines_show(tmp_pa
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("p.tsv", "A\tAH\tEY\nABS\nB\tC\n", "it has 1 column, not at least 2: source,answers"),
+        ("p.tsv", "A\tAH\tEY\nABS\nB\tC\n", "it has 1 column; at least 2 are read: source, answers"),
         ("p.dict", "A  AH\nABS\n", "it has no pronunciation after 'ABS', and must look like WORD  PRONUNCIATION"),
         ("p.dict", "A  AH\nAB\0S  AE\n", r"U\+0000 at column 3 is a control character"),
     ],

@@ -125,7 +125,9 @@ def test_what_is_recognized_is_said_with_what_else_each_reading_would_make(tmp_p
 
 def test_a_separator_inside_a_text_is_no_column(tmp_path):
     path = file(tmp_path / "p.csv", "a,b\n" * 40 + "x,y,z\n")
-    assert [str(row.problem) for row in read_pairs(path) if row.problem] == ["it has 3 columns, not 2: source,target"]
+    assert [str(row.problem) for row in read_pairs(path) if row.problem] == [
+        "it has 3 columns; 2 are read: source, target"
+    ]
 
 
 @pytest.mark.parametrize(

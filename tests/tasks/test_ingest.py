@@ -90,7 +90,7 @@ def test_unknown_extensions_and_missing_files_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("content", "name", "line", "problem"),
     [
-        (b"a\tb\nonly one\n", "p.tsv", 2, "it has 1 column, not 2: source,target"),
+        (b"a\tb\nonly one\n", "p.tsv", 2, "it has 1 column; 2 are read: source, target"),
         (b"a\tb\nb\xe9b\xe9\tc\n", "p.tsv", 2, "byte 0xE9 at column 2 is not UTF-8"),
         (b"a\tb\nx\0y\tc\n", "p.tsv", 2, r"U\+0000 at column 2 is a control character"),
         (b"a\tb\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\ty\n", "p.tsv", 2, "it has more than 65,536 bytes"),

@@ -55,7 +55,7 @@ def test_the_buttons_are_ready_again_after_cancelling_and_errors(finder: Failure
     (last,) = work
     assert last["message"]["text"] == "Cancelled."
     RunFolder.create(finder.runs.root, tiny, name="empty", status="stopped")
-    for run, reason in ((None, "No run yet"), ("empty", "no weights yet"), ("gone", "no such run")):
+    for run, reason in ((None, "No run is chosen"), ("empty", "no weights yet"), ("gone", "no such run")):
         (last,) = finder.find(run, "few")
         assert reason in last["message"]["text"]
         assert last["start"]["interactive"] is True

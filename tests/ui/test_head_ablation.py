@@ -238,7 +238,7 @@ def test_results_of_older_weights_say_so(fresh: Runs, trained: Path, monkeypatch
     monkeypatch.setattr(head_importance, "_current_step", lambda run: 1200)
     value = head_importance.saved_value(fresh["done"], "zero")
     assert value["step"] == fresh["done"].trained().step
-    assert "after step 1200; measure again" in value["note"]
+    assert "after step 1,200; measure again" in value["note"]
 
 
 def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):

@@ -39,12 +39,34 @@ def test_pasted_pairs_become_a_preset_and_a_preview():
         "60",
         "1 row",
     )
-    assert shown["problems"] == ["line 61: it has 1 column, not 2: source,target"]
+    assert shown["problems"] == ["line 61: it has 1 column; 2 are read: source, target"]
     assert shown["pairs"][0] == ["100", "x"]
     assert shown["warning"] == "1 of 61 rows (1.6 %) cannot be used: other number of columns."
     assert shown["readings"] == []
     assert shown["lengths"][1]["bars"] == [["1", 15], ["2", 15], ["3", 15], ["4", 15]]
     assert (preset.task.longest_source, preset.task.longest_answer) == (3, 4)
+
+
+def lines_of(pattern: str) -> str:
+    """Return a line for each of 30 numbers, where the pattern has N."""
+    return "\n".join(pattern.replace("N", str(number)) for number in range(100, 130))
+
+
+@pytest.mark.parametrize(
+    ("pasted", "first"),
+    [
+        (lines_of('{"source": "N", "target": "N => b"}'), ["100", "100 => b"]),
+        (lines_of('["N", "N => b"]'), ["100", "100 => b"]),
+        ("[\n" + lines_of('\t{"source": "N", "target": "N => b"},').rstrip(",") + "\n]", ["100", "100 => b"]),
+        ("source,target\n" + lines_of("N,N b"), ["100", "100 b"]),
+        (lines_of("N;N b"), ["100", "100 b"]),
+        (lines_of("[N], a => [N]"), ["[100], a", "[100]"]),
+    ],
+)
+def test_pasted_pairs_may_have_the_formats_of_files(pasted: str, first: list[str]):
+    shown, preset = check(StagingArea(), pasted=pasted)
+    assert shown["pairs"][0] == first
+    assert (dict(shown["facts"])["pairs"], shown["skipped"], preset.name) == ("30", 0, "pasted-pairs")
 
 
 def test_pasted_sentences_get_subwords_and_the_reason(tmp_path):

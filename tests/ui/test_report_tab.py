@@ -67,7 +67,7 @@ def test_a_report_that_cannot_be_written_shows_an_error_and_enables_the_button(f
 
 
 def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
-    assert "No run yet" in report.write(fresh, None)["report_message"]["text"]
+    assert "No run is chosen" in report.write(fresh, None)["report_message"]["text"]
     assert report.run_updates(fresh, None)["report"] == report.NO_REPORT
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
     assert report.run_updates(fresh, "empty")["report"]["begins"] is False

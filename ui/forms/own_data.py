@@ -16,7 +16,18 @@ from core.config import Preset
 from core.reports.formatting import duration_range
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
-from core.tasks.ingest import HeldOutFile, Kinds, PairFiles, StagingArea, parse_columns, reading_of, set_name
+from core.tasks.ingest import (
+    HeldOutFile,
+    Kinds,
+    PairFiles,
+    StagingArea,
+    UnknownFormatError,
+    format_of,
+    is_json,
+    parse_columns,
+    reading_of,
+    set_name,
+)
 from core.text.tokenizers import TOKEN_KINDS
 from ui.components.data_preview import data_preview, preview_value, with_time
 from ui.events import CHECK, LATEST, PRESSED, QUIET, event_text
@@ -69,7 +80,7 @@ def build(runs: VisitorRuns, form: Form) -> None:
         held_out = gr.File(label="Held-out pairs (optional)", elem_id="own-held-out", file_count="multiple", **file)
     pasted = gr.Textbox(
         label="Or paste pairs",
-        info="one per line: source, a tab or =>, target",
+        info="one per line: source, a tab or =>, target; or CSV or JSON",
         lines=4,
         max_lines=8,
         elem_id="own-pasted",
@@ -277,11 +288,14 @@ def _files(
         raise InputError(f"the pasted pairs have {len(pasted):,} characters, more than {MAX_PASTED:,}; upload a file")
     others = [Path(each) for each in held_out or ()]
     if pasted.strip():
-        path = folder / "pasted-pairs.tsv"  # the preset is named after it
-        lines = pasted.replace("\r\n", "\n").split("\n")  # splitlines() splits at more, such as U+2028
-        content = "\n".join(map(_with_tab, lines)) + "\n"
-        path.write_bytes(content.encode("utf-8", "surrogatepass"))  # a line with such bytes is reported when it is read
-        return PairFiles(path, held_out=held_out_files(others))
+        path = folder / "pasted-pairs"  # the preset is named after it
+        text = pasted.replace("\r\n", "\n")
+        if not is_json(text):
+            text = "\n".join(map(_with_tab, text.split("\n")))  # splitlines() splits at more, such as U+2028
+        path.write_bytes(
+            f"{text}\n".encode("utf-8", "surrogatepass")
+        )  # a line with such bytes is reported when it is read
+        return PairFiles(_named_by_format(path), held_out=held_out_files(others))
     if not pairs:
         raise InputError("no data yet: upload a file or paste pairs")
     if not targets:
@@ -330,6 +344,18 @@ def _suffix(file: str) -> str:
     return dot + suffix
 
 
+def _named_by_format(pasted: Path) -> Path:
+    """Return the file of pasted lines, as TSV, which the form asks for, if they show no format."""
+    try:
+        format_of(pasted)
+    except UnknownFormatError:
+        return pasted.rename(pasted.with_suffix(".tsv"))
+    return pasted
+
+
 def _with_tab(line: str) -> str:
+    """Return a line of ``source => target`` with a tab; a line of JSON as it is, which may have an arrow in a text."""
+    if is_json(line):
+        return line
     source, arrow, target = line.partition("=>")
     return f"{source.strip()}\t{target.strip()}" if arrow and "\t" not in line else line

@@ -39,6 +39,8 @@ _STATIC = (  # the lab's and Gradio's files: the same for all visitors
 _IMPORT = re.compile(r'^(?:import|export) [^;]*?from "(\.[^"]+)";', re.MULTILINE)
 _UPLOT = "web/vendor/uPlot.iife.min.js"  # as its authors published it; defines the global variable uPlot
 _UPLOT_MODULE = "web/vendor/uPlot.js"
+# uPlot's numbers are English, as all of the page's: a browser's language may be no tag, such as C, which Intl refuses.
+_BROWSERS_LANGUAGE, _ENGLISH = b'_?k.language:"en-US"', b'"en-US"'
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def assets() -> dict[str, Asset]:
     """
     files = [path for folder in _FOLDERS for path in sorted((UI / folder).rglob("*")) if path.suffix in _SUFFIXES]
     served = {path.relative_to(UI).as_posix(): path.read_bytes() for path in files if path.suffix != ".css"}
-    served[_UPLOT_MODULE] = served.pop(_UPLOT) + b"export default uPlot;\n"
+    served[_UPLOT_MODULE] = served.pop(_UPLOT).replace(_BROWSERS_LANGUAGE, _ENGLISH) + b"export default uPlot;\n"
     sheets = [path for path in files if path.suffix == ".css"]
     first = [
         path for path in sheets if path.name not in _LATER_SHEETS and path.parent.name in ("web", "vendor", *_FIRST)

@@ -13,6 +13,7 @@ from core.generation.translation import Translation, translate
 from core.interpret.health import HeadMarks, head_marks
 from core.interpret.health_course import health_steps
 from core.interpret.trained import Trained
+from core.reports.formatting import count
 from core.runs import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
@@ -177,7 +178,7 @@ def decode(
             current = CurrentDecode(run, chosen.title, loaded.step, inspection, interventions, baseline, marks)
     except LabError as error:
         return None, {"message": problem(error)} | _EMPTY | {"answer": FAILED}
-    message = f"Decoded with {current.title} ({loaded.kind} weights, after {loaded.step} training steps)"
+    message = f"Decoded with {current.title} ({loaded.kind} weights, after {count(loaded.step, 'training step')})"
     message += f", {interventions}" if interventions else ""
     message += f". Steps and attention are those of “{_shortened(text)}”" if results else ""
     message += f". Its task: {loaded.preset.task.summary}"

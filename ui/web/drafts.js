@@ -5,6 +5,7 @@ import { patchAddressSoon } from "./address.js";
 
 const PREFIX = "attention-lab-draft-";
 const PASTED = PREFIX + "pasted";
+const OPEN = PREFIX + "open"; // whether the form of the pasted pairs was open when the page was left
 
 /** Keep all input from now on, and restore kept input. */
 export function keepDrafts() {
@@ -12,9 +13,12 @@ export function keepDrafts() {
     if (target.closest?.("#input")) patchAddressSoon({ input: target.value });
     if (target.matches?.("#own-pasted textarea")) keep(target.value);
   }, true);
+  const wasOpen = sessionStorage.getItem(OPEN);
+  window.addEventListener("pagehide", () => sessionStorage.setItem(OPEN, document.body.dataset.side === "own" ? "yes" : ""));
   const pasted = stored();
   if (!pasted) return;
-  whenThere("#own-open", (button) => button.click()); // the form that it is in
+  const isReload = performance.getEntriesByType("navigation")[0]?.type === "reload"; // a link shows what it leads to
+  if (isReload && wasOpen) whenThere("#own-open", (button) => button.click());
   whenThere("#own-pasted textarea", (area) => typeAgain(area, pasted));
 }
 

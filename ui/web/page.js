@@ -19,6 +19,7 @@ function keepTab() {
   if (open === wanted) wanted = null;
   if (wanted) return openWanted();
   if (document.body.dataset.tab === open) return;
+  document.querySelector("#tabs [role=tab][aria-selected=true]").scrollIntoView({ block: "nearest", inline: "nearest" }); // in a row that scrolls
   const isFirst = !document.body.dataset.tab;
   if (!isFirst) restoreScroll(open);
   document.body.dataset.tab = open;
@@ -65,10 +66,11 @@ function placeInput() {
   if (ask) document.querySelector("#tabs > .tab-wrapper")?.after(ask);
 }
 
-/** Restore the theme chosen earlier on this page; Gradio's default is the system's. */
+/** Take the theme of the address, the one chosen earlier, or the system's, which a site without Gradio has no other way to follow. */
 function keepTheme() {
-  const theme = readAddress().get("__theme") ?? localStorage.getItem("attention-lab-theme");
-  if (theme) document.body.classList.toggle("dark", theme === "dark");
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const theme = readAddress().get("__theme") ?? localStorage.getItem("attention-lab-theme") ?? system;
+  document.body.classList.toggle("dark", theme === "dark");
 }
 
 /**

@@ -3,7 +3,7 @@
 // The top bar starts the polling; other components listen with `onFeed` and read `feed` and `selection`.
 
 import { emptyHistory, heldRows, mergeHistory, nearestIndex } from "./history.js";
-import { callServer, pollWhileVisible } from "./server.js";
+import { callServer, fetchJson, pollWhileVisible } from "./server.js";
 
 const POLL_MS = { starting: 100, active: 500, waiting: 2000, ended: 4000, failed: 1000 }; // waiting: behind others
 const MAX_STARTING_MS = 3000; // time in which a run's first snapshots are polled frequently, so that it visibly starts
@@ -91,7 +91,9 @@ async function refresh() {
     input: selection.input,
   });
   if (run !== feed.run) return 0; // another run was selected meanwhile
+  if (reloadsFor(update ?? {})) return POLL_MS.failed;
   document.body.dataset.server = update ? "" : "gone"; // the style sheet grays out what needs it
+  if (!update && window.gradio_config) fetchJson("gradio_api/app_id").then((now) => reloadsFor(now ?? {})); // another version may have no such feed
   if (update?.run !== run) {
     feed.error = update?.error ?? "No connection to the server, retrying. Runs are saved there and can be resumed.";
     changed();
@@ -104,6 +106,17 @@ async function refresh() {
   if (update.queue_position > 1) return POLL_MS.waiting;
   if (!ACTIVE.includes(update.status)) return POLL_MS.ended;
   return feed.steps.length < 2 && performance.now() - feed.since < MAX_STARTING_MS ? POLL_MS.starting : POLL_MS.active;
+}
+
+/**
+ * Reload the page if the server was restarted below it: the new one knows neither its run nor its decode; the address
+ * and the drafts do. Gradio reloads only if a press met the outage.
+ */
+function reloadsFor({ app_id: now = null }) {
+  const known = window.gradio_config?.app_id ?? null; // none on a site of files
+  if (known === null || now === null || now === known) return false;
+  window.location.reload();
+  return true;
 }
 
 function applyUpdate({ points, evaluations, snapshots, ...rest }) {

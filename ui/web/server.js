@@ -10,6 +10,15 @@ export async function callServer(server, name, argument, seconds = 10) {
   }
 }
 
+/** The JSON at an address of the server; null without an answer. */
+export async function fetchJson(address) {
+  try {
+    return await (await fetch(new URL(address, document.baseURI))).json();
+  } catch {
+    return null;
+  }
+}
+
 /**
  * Call `poll` repeatedly while the component is on the page and visible. `poll` returns the
  * milliseconds until the next call. Returns a function that polls immediately.

@@ -1,7 +1,7 @@
 """Import the user's own pairs: read files of several formats, validate every row, and make a preset for them."""
 
 from core.tasks.ingest.columns import ROLES, Columns, parse_columns, set_name
-from core.tasks.ingest.formats import FORMATS, FileFormat, UnknownFormatError, format_of
+from core.tasks.ingest.formats import FORMATS, FileFormat, UnknownFormatError, format_of, is_json
 from core.tasks.ingest.lines import Row
 from core.tasks.ingest.pairs import IngestResult, Kinds, SkippedRow, check_pairs_file, ingest_pairs
 from core.tasks.ingest.preparing import HeldOutFile, PairFiles, prepare_preset, preset_name_for
@@ -28,6 +28,7 @@ __all__ = [
     "format_of",
     "histogram",
     "ingest_pairs",
+    "is_json",
     "other_readings",
     "parse_columns",
     "prepare_preset",

@@ -142,7 +142,10 @@ class Columns:
             expected = (
                 f"{needed}" if needed == at_most else f"{needed} to {at_most}" if at_most else f"at least {needed}"
             )
-            return Problem("other number of columns", f"it has {len(fields)} column{plural}, not {expected}: {self}")
+            roles = ", ".join(self.roles)
+            return Problem(
+                "other number of columns", f"it has {len(fields)} column{plural}; {expected} are read: {roles}"
+            )
         return None
 
 

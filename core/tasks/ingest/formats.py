@@ -1,7 +1,9 @@
 """Formats of files of pairs, and which one a file has: by its name, or by its first lines."""
 
+import csv
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -18,6 +20,7 @@ ENTRY = re.compile(r"\S+ {2}\S")
 """Start of an entry of a dictionary; two spaces, because any sentence has a space after its first word."""
 COMMAND = re.compile(r"IN:\s*(.+?)\s+OUT:\s*(.+)")
 """A line of SCAN (Lake & Baroni 2018)."""
+_COLUMNS = re.compile(r"\S *\t")  # not the tabs before an indented line of JSON
 _SUFFIXES: dict[str, FileFormat] = {
     ".tsv": "tsv",
     ".txt": "tsv",
@@ -58,7 +61,7 @@ def format_of(path: Path) -> FileFormat:
     if suffix == "tsv":
         return shown if shown == "scan" else "tsv"
     if suffix in ("json", "jsonl"):
-        return "json" if not lines or not _is_json(lines[0]) else "jsonl" if len(lines) > 1 else suffix
+        return "json" if not lines or not is_json(lines[0]) else "jsonl" if len(lines) > 1 else suffix
     if shown is None:
         extensions = ", ".join(_SUFFIXES)
         raise UnknownFormatError(
@@ -71,21 +74,33 @@ def _shown_format(lines: list[str]) -> FileFormat | None:
     """Return the format that nearly all lines show; None if there is none."""
     if not lines:
         return None
-    if lines[0].lstrip().startswith(("{", "[")):
-        return "jsonl" if len(lines) > 1 and _is_json(lines[0]) else "json"
+    starts_as_json = lines[0].lstrip().startswith(("{", "["))
+    if starts_as_json and is_json(lines[0]):
+        return "jsonl" if len(lines) > 1 else "json"
+    if _share(_COLUMNS.search, lines) >= _MOST:
+        return "tsv"
+    if starts_as_json:
+        return "json"
     entries = [line for line in lines if not line.startswith(COMMENT)]
     if _share(COMMAND.fullmatch, lines) >= _MOST:
         return "scan"
-    if _share(re.compile("\t").search, lines) >= _MOST:
-        return "tsv"
-    return "dictionary" if _share(ENTRY.match, entries) >= _MOST else None
+    if _share(ENTRY.match, entries) >= _MOST:
+        return "dictionary"
+    return "csv" if any(_is_table(lines, separator) for separator in ",;") else None
+
+
+def _is_table(lines: list[str], separator: str) -> bool:
+    """Return whether nearly all lines have a separator, and equally many columns."""
+    (width, count), *_ = Counter(len(fields) for fields in csv.reader(lines, delimiter=separator)).most_common(1)
+    return width > 1 and count >= _MOST * len(lines)
 
 
 def _share(matches: Callable[[str], object], lines: list[str]) -> float:
     return sum(bool(matches(line)) for line in lines) / max(1, len(lines))
 
 
-def _is_json(text: str) -> bool:
+def is_json(text: str) -> bool:
+    """Return whether a text is a document of JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):

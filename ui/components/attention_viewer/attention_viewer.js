@@ -202,7 +202,7 @@ export function mount({ element, props, server, watch }) {
 
   /** "4 8 2 9 → 9 2 8 4 · decoded by digits-reversal 3 after 400 steps". */
   function headingOf(record) {
-    const model = isReplaying() ? runTitle() + " after " + record.step + (replay.latest.steps ? " of " + replay.latest.steps : "") + " training steps" : record.model;
+    const model = isReplaying() ? runTitle() + " after " + record.step.toLocaleString("en") + (replay.latest.steps ? " of " + replay.latest.steps.toLocaleString("en") : "") + " training steps" : record.model;
     return pairOf(record) + " · " + (record.read ? "predicted (teacher-forced) by " : isReplaying() ? "answered by " : "decoded by ") + model;
   }
 
@@ -216,7 +216,7 @@ export function mount({ element, props, server, watch }) {
     now.pair = pairOf(record);
     now.run = isReplaying() ? runTitle() : record.run;
     if (isReplaying()) {
-      now.when = "training step " + record.step;
+      now.when = "training step " + record.step.toLocaleString("en");
       now.reserve = reserveFor(replay, selected.input, block);
       // or the best head would change from step to step
       selected.heads[block] ??= bestHead(viewOf(recordAt(replay, replay.snapshots.length - 1, selected.input), block));

@@ -43,7 +43,7 @@ export function makePanel(part, { ask, jump }) {
   /** Offer the training steps of a replay with kept weights; hidden for the current decode. */
   function offerSteps({ step, weightsSteps }) {
     part("story-training").hidden = !weightsSteps?.length;
-    if (weightsSteps) showChoice(part("story-training"), weightsSteps.map((each) => [each, each]), step, (each) => jump(Number(each)));
+    if (weightsSteps) showChoice(part("story-training"), weightsSteps.map((each) => [each, each.toLocaleString("en")]), step, (each) => jump(Number(each)));
   }
 
   function showCell(cell, view, chosen, when) {
@@ -79,9 +79,9 @@ export function makePanel(part, { ask, jump }) {
         return say(decode.withoutModel ? NO_MODEL : NO_STEP);
       }
       const step = weightsSteps && weightsSteps[nearestIndex(weightsSteps, decode.step)]; // few steps kept their weights
-      const when = weightsSteps ? " · training step " + step : "";
+      const when = weightsSteps ? " · training step " + step.toLocaleString("en") : "";
       const note = weightsSteps && step !== decode.step
-        ? "Only some steps keep their weights: this is the arithmetic of step " + step + ", the nearest to the map's step " + decode.step + "." : "";
+        ? "Only some steps keep their weights: this is the arithmetic of step " + step.toLocaleString("en") + ", the nearest to the map's step " + decode.step.toLocaleString("en") + "." : "";
       const chosen = { block: view.block, layer, head, ...view.cell };
       const request = { run: decode.name, source: decode.source, tokens: decode.tokens, ...decode.interventions, ...(name ? { part: name } : chosen),
         ...(weightsSteps && { training_step: step }) };

@@ -29,8 +29,8 @@ function vectorsOf({ name, rows }, tokens, width, inNumbers) {
 
 function similarityOf(matrix, tokens) {
   const names = tokens.slice(0, matrix.length).map(visibleToken);
-  return section("How similar they are (cosine, −1 to 1)",
-    makeHeatTable({ rows: names, columns: names, values: matrix, format: (value) => (value ?? 0).toFixed(2), label: "similarity" }));
+  const title = "How similar they are (cosine, −1 to 1)";
+  return section(title, makeHeatTable({ rows: names, columns: names, values: matrix, format: (value) => (value ?? 0).toFixed(2), label: title }));
 }
 
 function patternsOf(patterns) {

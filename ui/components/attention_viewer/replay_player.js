@@ -62,7 +62,7 @@ export function makeReplayPlayer(part, { isVisible, onStart, onSnapshot, onInput
       const inputs = facts.inputs.map(({ source, text }, number) => [number, text ?? source.slice(1, -1).map(visibleToken).join(" ")]);
       part("inputs").hidden = inputs.length < 2;
       showChoice(part("inputs"), inputs, Math.min(selected.input, inputs.length - 1), (number) => onInput(Number(number)));
-      const when = "step " + snapshots[at].step + (latest.steps ? " of " + latest.steps : "");
+      const when = "step " + snapshots[at].step.toLocaleString("en") + (latest.steps ? " of " + latest.steps.toLocaleString("en") : "");
       slider.max = count - 1;
       slider.value = at;
       slider.setAttribute("aria-valuetext", when);

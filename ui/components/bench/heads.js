@@ -144,7 +144,7 @@ export function headsPanel(element, part) {
     const { source, tokens } = snapshot.answers[snapshot.input];
     const about = { axes: "", caption: "" };
     return (snapshot.record ??= { ...snapshot, source: snapshot.source ?? ["<BOS>", ...source, "<EOS>"], tokens, gold_cells: [], ablated: [], scored_on: "",
-      blocks: snapshot.blocks.map((each) => ({ ...each, ...about })), model: feed.latest?.title + " after " + snapshot.step + " steps" });
+      blocks: snapshot.blocks.map((each) => ({ ...each, ...about })), model: feed.latest?.title + " after " + snapshot.step.toLocaleString("en") + " steps" });
   }
 
   async function drawLines() {

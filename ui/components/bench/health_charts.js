@@ -95,7 +95,7 @@ export function healthCharts(part, server) {
     showBlocks();
     const block = part("health-block").value;
     const last = health.steps.at(-1) ?? 1;
-    const note = feed.loading ? "loading" : feed.run === null ? "no run yet" : isAsking ? "loading" : "nothing recorded";
+    const note = feed.loading ? "loading" : feed.run === null ? "no run is chosen" : isAsking ? "loading" : "nothing recorded";
     for (const { chart, figure, lines } of figures) {
       const of = Object.entries(health.series[chart.measure] ?? {})
         .filter(([name]) => !chart.of || name.startsWith(block + "."))

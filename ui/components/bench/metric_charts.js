@@ -47,7 +47,7 @@ export function metricCharts(element, part) {
     const reading = box.parentElement.querySelector(".reading");
     return makeChart(box, {
       group: GROUP, legend: false, xLabel: "training step", format: tickText,
-      onCursor: (step, values) => setText(reading, step == null ? "" : "step " + step + ": " + readText(name, values)),
+      onCursor: (step, values) => setText(reading, step == null ? "" : "step " + step.toLocaleString("en") + ": " + readText(name, values)),
       ...options,
     });
   };
@@ -131,7 +131,7 @@ export function metricCharts(element, part) {
     const line = (x, y) => ({ x, y });
     const cursor = selection.step === null ? null : shownStep();
     const best = feed.latest?.best_step;
-    const waiting = feed.loading ? "loading" : feed.run === null ? "no run yet" : isActive() ? "waiting for the first step" : "nothing recorded";
+    const waiting = feed.loading ? "loading" : feed.run === null ? "no run is chosen" : isActive() ? "waiting for the first step" : "nothing recorded";
     const empty = (columns) => (columns.step.length ? "" : waiting);
     const hasOwnLoss = isMeasured(feed.metrics, "free_running_loss");
     charts.loss.setSeries(hasOwnLoss ? [...lossSeries(), OWN_LOSS] : lossSeries());

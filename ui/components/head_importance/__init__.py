@@ -95,7 +95,7 @@ def saved_value(run: Run, ablate_with: Ablation) -> dict[str, Any]:
     value = grid_value(run.name, heads, saved.cells, sequences=saved.sequences, step=saved.step)
     current = _current_step(run)
     if current is not None and current != saved.step:
-        value["note"] = f"The run now uses its weights after step {current}; measure again for those."
+        value["note"] = f"The run now uses its weights after step {current:,}; measure again for those."
     return value
 
 

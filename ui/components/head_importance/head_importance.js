@@ -65,8 +65,8 @@ export function mount({ element, trigger, props, watch }) {
     setText(button.firstChild, (pressed ? "✕ " : pattern ? "→ " : "") + cell.label);
     setText(button.lastChild, known ? inPercent(cell.exact_match) : "–");
     button.setAttribute("aria-label", known
-      ? asSentence(cell.name, cell.exact_match, intact)
-      : "without " + cell.name + ": not measured");
+      ? asSentence(cell.words, cell.exact_match, intact)
+      : "without " + cell.words + ": not measured");
     button.title = pattern ? cell.name + " has the pattern " + pattern : cell.name;
     const loss = known ? Math.min(1, Math.max(0, intact - cell.exact_match)) : 0;
     button.style.background = "color-mix(in srgb, var(--loss) " + Math.round(100 * loss) + "%, var(--background-fill-primary))";
@@ -95,7 +95,7 @@ export function mount({ element, trigger, props, watch }) {
     const measured = value.intact == null
       ? "Not measured yet. Press a head to ablate it, or measure all heads."
       : "With all heads: exact match " + inPercent(value.intact) + " on " + value.sequences.toLocaleString("en") +
-        " held-out inputs, with the weights after step " + value.step + ".";
+        " held-out inputs, with the weights after step " + value.step.toLocaleString("en") + ".";
     setText(part("baseline"), measured);
     part("progress").hidden = !props.measuring;
     element.querySelector("progress").value = value.total ? value.measured / value.total : 0;
@@ -110,7 +110,8 @@ export function mount({ element, trigger, props, watch }) {
     part("empty").hidden = value !== null;
     part("shown").hidden = value === null;
     if (!value) return;
-    const cells = value.rows.flatMap((row) => row.cells);
+    const cells = value.rows.flatMap((row) => row.cells.map((cell) => // a screen reader would spell cross.1.2
+      ({ ...cell, words: row.label + (cell.label === "all" ? ", all heads" : ", head " + cell.label) })));
     const names = cells.map((cell) => cell.name).join(" ");
     if (names !== builtFor) {
       buttons.clear();

@@ -84,7 +84,7 @@ export function makeBugLesson(element, train) {
       ...texts.map((text) => make("td", { class: kind }, text)));
     const answers = metrics.map(({ answer, stopped }) => firstTokens(answer || "(empty)") + (stopped ? "" : " (no <EOS>)"));
     part("metrics").replaceChildren(
-      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "after " + metrics[0].steps + " steps"),
+      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "after " + metrics[0].steps.toLocaleString("en") + " steps"),
         ...SIDES.map((side) => make("th", { scope: "col", class: "number" }, LETTER[side] + "  " + side)))),
       make("tbody", {}, ...METRICS.map(([label, name, write]) => row(label, metrics.map((each) => write(each[name])), "number")),
         row("output for " + input, answers, "number answer")));

@@ -42,7 +42,7 @@ export function mount({ element, trigger, props, server, watch }) {
     setText(part("about"), columns.length
       ? parameters.toLocaleString("en") + " parameters. Shapes are those of a training batch of " + batch + ": batch × tokens × features; "
         + "attention weights: batch × heads × queries × keys. Press an attention block to see its heads."
-      : error || missing || "No run yet. Train one: its modules appear here.");
+      : error || missing || "No run is chosen. The modules of one appear here.");
     const blocks = columns.flatMap(({ parts }) => parts.flatMap(({ inner }) => inner.map(({ block }) => block)));
     const link = blocks.includes("cross") ? "encoder output → keys and values of each cross-attention"
       : blocks.includes("decoder") ? "processed by the same layers, before the output"

@@ -8,7 +8,7 @@ from core.storage.errors import UnavailableError
 from ui.components.component import component
 from ui.serving.errors import in_words
 
-NO_RUN = {"text": "No run yet. Train one on the Train tab first."}
+NO_RUN = {"text": "No run is chosen. Choose one in the bar, or train one on the Train tab."}
 
 
 def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:

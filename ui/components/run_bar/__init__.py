@@ -4,6 +4,7 @@ from functools import partial
 from typing import Any, Literal
 
 import gradio as gr
+from gradio.context import Context
 from pydantic import Field
 
 from core.interpret.health import head_marks
@@ -63,9 +64,11 @@ def run_bar(runs: VisitorRuns) -> gr.HTML:
     run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted, or
     the class ended whose teacher saw it.
     """
+    page = Context.root_block
+    server = {"app_id": None if page is None else page.app_id}  # another one after a restart
     functions = {
         "still_open": validated(Request, lambda _: {}),  # the request itself is what counts
-        "feed": validated(FeedRequest, partial(feed, runs)),
+        "feed": validated(FeedRequest, lambda request: feed(runs, request) | server),
         "snapshot": validated(SnapshotRequest, partial(snapshot, runs)),
         "list_runs": validated(Request, lambda _: list_runs(runs)),
         "actions": validated(RunRequest, partial(actions, runs)),

@@ -200,7 +200,7 @@ export function mount({ element, trigger, props, server, watch }) {
       closed = "";
       if (feed.run) document.body.dataset.side = ""; // the charts of the new run, instead of the form for own pairs
       // A reload must find the run before its first decode; the interventions of another run do not belong to it
-      if (current) patchAddress(feed.run ? { run: current, ablate: null, pattern: null } : { run: current });
+      patchAddress(feed.run ? { run: current, ablate: null, pattern: null } : { run: current });
     }
     follow(current);
     if (missing) {

@@ -18,8 +18,8 @@ export function runMenu({ element, server, pick, gone, renamed }) {
   // ---- the list ----
 
   function stateText(run) {
-    const words = { queued: "queued", training: "training " + run.step + (run.steps ? " / " + run.steps : ""), stopping: "stopping",
-      stopped: "stopped at " + run.step, interrupted: "interrupted at " + run.step, failed: "failed",
+    const words = { queued: "queued", training: "training " + run.step.toLocaleString("en") + (run.steps ? " / " + run.steps.toLocaleString("en") : ""), stopping: "stopping",
+      stopped: "stopped at " + run.step.toLocaleString("en"), interrupted: "interrupted at " + run.step.toLocaleString("en"), failed: "failed",
       finished: formatResult(run) || (run.step ? "finished" : "imported") };
     return (run.shipped ? "example · " : run.shared ? "shared · " : "") + (words[run.status] ?? run.status);
   }

@@ -52,7 +52,7 @@ export function mount({ element, props, watch }) {
       const members = value.runs.filter((run) => group.runs.includes(run.run));
       const of = (run, name) => [
         ...measured.map(([, key, write]) => write({ mean: run[key], sd: null })),
-        counted(run.parameters), run.weights + ", step " + run.step,
+        counted(run.parameters), run.weights + ", step " + counted(run.step),
       ];
       if (group.n === 1) return [["", LETTERS[index] + "  " + group.label, ...of(members[0])]];
       const metrics = measured.map(([, key, write]) => write(group.figures[key]));

@@ -29,7 +29,7 @@ export function mount({ element, trigger, props, server, watch }) {
     const result = formatResult(run, 2);
     const measured = result && "validation " + result;
     if (run.status === "finished") return measured || "finished";
-    return run.status + " at " + run.step + (measured ? " · " + measured : "");
+    return run.status + " at " + run.step.toLocaleString("en") + (measured ? " · " + measured : "");
   }
 
   /** A checkbox for one run or for all seeds of a group. */

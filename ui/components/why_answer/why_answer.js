@@ -33,6 +33,9 @@ export function mount({ element, props, server, watch }) {
 
   // ---- what each method found ----
 
+  /** A table under a heading, which names it for screen readers too. */
+  const underHeading = (heading, table) => make("div", {}, make("h4", {}, heading), makeHeatTable({ ...table, label: heading }));
+
   /** Bars from the middle: what adds to the logit to the right, what takes from it to the left. */
   function partsResult(answer) {
     const most = Math.max(...answer.parts.map(({ logit }) => Math.abs(logit)), 1e-9);
@@ -49,8 +52,8 @@ export function mount({ element, props, server, watch }) {
     const tokens = [...new Set(answer.rows.flatMap(({ candidates }) => candidates.slice(0, 3).map(({ token }) => token)))];
     const values = answer.rows.map(({ candidates }) => tokens.map((token) => candidates.find((each) => each.token === token)?.probability ?? 0));
     const rows = answer.rows.map(({ name }) => "after " + layered(name));
-    const lens = make("div", {}, make("h4", {}, "Logit lens: the token, read off the residual stream after each sublayer"),
-      makeHeatTable({ rows, columns: tokens.map(nameOf), values, format: (value) => (value ? formatPercent(value, 0) : ""), corner: "", label: "logit lens" }));
+    const lens = underHeading("Logit lens: the token, read off the residual stream after each sublayer",
+      { rows, columns: tokens.map(nameOf), values, format: (value) => (value ? formatPercent(value, 0) : "") });
     if (!answer.answers) return [lens];
     return [lens, make("div", {}, make("h4", {}, "DecoderLens: the whole answer, if the decoder reads an earlier layer of the encoder"),
       make("table", {}, make("tbody", {}, ...answer.answers.map(({ layer, answer: tokens, matches }) => make("tr", {},
@@ -65,17 +68,16 @@ export function mount({ element, props, server, watch }) {
         const most = Math.max(...[...each.source, ...each.prefix].map((value) => Math.abs(value ?? 0)), 1e-9);
         return each[name].map((value) => (value ?? 0) / most);
       });
-      return make("div", {}, make("h4", {}, name === "source" ? "Tokens of the input" : "Tokens written before"),
-        makeHeatTable({ rows: answer.methods.map((each) => each.name), columns: labels.map(nameOf), values: scaled,
-          format: two, label: name, corner: "share of the largest" }));
+      return underHeading(name === "source" ? "Tokens of the input" : "Tokens written before",
+        { rows: answer.methods.map((each) => each.name), columns: labels.map(nameOf), values: scaled, format: two, corner: "share of the largest" });
     };
     const groups = [...new Set(answer.zeroing.map(({ name }) => name.split(".")[0]))];
     const zeroing = groups.map((block) => {
       const rows = answer.zeroing.filter(({ name }) => name.startsWith(block + "."));
       const most = Math.max(...rows.flatMap(({ values }) => values), 1e-9);
-      return make("div", {}, make("h4", {}, "Value zeroing, " + BLOCKS[block] + (block === "cross" ? "" : " self-attention")),
-        makeHeatTable({ rows: rows.map(({ name }) => "layer " + name.split(".")[1]), columns: rows[0].columns.map(nameOf),
-          values: rows.map(({ values }) => values), most, format: two, label: "value zeroing, " + block, corner: "1 − cosine" }));
+      return underHeading("Value zeroing, " + BLOCKS[block] + (block === "cross" ? "" : " self-attention"),
+        { rows: rows.map(({ name }) => "layer " + name.split(".")[1]), columns: rows[0].columns.map(nameOf),
+          values: rows.map(({ values }) => values), most, format: two, corner: "1 − cosine" });
     });
     return [make("div", { class: "grids" }, side("source", answer.source), ...(answer.prefix.length ? [side("prefix", answer.prefix)] : []), ...zeroing)];
   }
@@ -88,12 +90,11 @@ export function mount({ element, props, server, watch }) {
       ...symbols.map((token, at) => option(at, at + 1 + ": " + nameOf(token), at === changed - 1)));
     const replacement = make("select", { "aria-label": "changed to", onchange: (event) => change({ position: changed - 1, replacement: event.target.value }) },
       ...answer.symbols.filter((token) => token !== symbols[changed - 1]).map((token) => option(token, nameOf(token), token === answer.corrupted[changed - 1])));
-    const grids = answer.grids.map((grid) => make("div", {},
-      make("h4", {}, grid.name[0].toUpperCase() + grid.name.slice(1) + ", " + BLOCKS[grid.block]
-        + (grid.positions ? ", by " + (grid.positions === "source" ? "input token" : "token written") : "")),
-      makeHeatTable({ rows: grid.rows.map(layered),
-        columns: grid.positions ? grid.columns.map(nameOf) : grid.columns.map((head) => "head " + head), values: grid.restored,
-        outlined: grid.is_restored, format: two, label: grid.name + " of " + grid.block })));
+    const grids = answer.grids.map((grid) => underHeading(grid.name[0].toUpperCase() + grid.name.slice(1) + ", " + BLOCKS[grid.block]
+      + (grid.positions ? ", by " + (grid.positions === "source" ? "input token" : "token written") : ""),
+    { rows: grid.rows.map(layered),
+      columns: grid.positions ? grid.columns.map(nameOf) : grid.columns.map((head) => "head " + head), values: grid.restored,
+      outlined: grid.is_restored, format: two }));
     return [
       make("p", { class: "change" }, "Changed input: ", make("b", { class: "answer-line" }, isolated(answer.corrupted.map(nameOf).join(" "))), " token ", position, " becomes ", replacement),
       make("p", { class: "muted" }, "Each cell: one activation of the original input is put into the run on the changed input. 1: the difference of the two logits is fully restored; 0: nothing. Outlined: the original answer is back."),

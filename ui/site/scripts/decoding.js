@@ -88,7 +88,7 @@ export function recordOf(facts, run, step, decode) {
   const { symbols, produced, expected, maps, scores, gold, ablated, texts, words } = decode;
   const suffix = ablated.length ? ", without " + ablated.join(", ") : "";
   return {
-    run: run.title, name: run.id, model: run.title + " after " + step + " steps" + suffix,
+    run: run.title, name: run.id, model: run.title + " after " + step.toLocaleString("en") + " steps" + suffix,
     source: [BOS_TOKEN, ...symbols, EOS_TOKEN], tokens: produced, expected: expected && [...expected, EOS_TOKEN],
     ...(texts && { texts, words: { ...words, source: wordsOf([BOS_TOKEN, ...symbols, EOS_TOKEN]) } }),
     blocks: facts.blocks.filter(({ block }) => maps[block]), maps: packed(maps, 2),

@@ -84,7 +84,7 @@ export const functions = {
     const record = recordOf(facts, run, stepOf(run), decode);
     const off = ablated.length ? ", without " + ablated.join(", ") : "";
     return {
-      message: "Decoded with " + run.title + " (best weights, after " + stepOf(run) + " training steps" + (run.shipped && isRounded(facts) ? ", rounded to 8 bits" : "") + ")" + off + ". Its task: " + facts.task.summary,
+      message: "Decoded with " + run.title + " (best weights, after " + stepOf(run).toLocaleString("en") + " training steps" + (run.shipped && isRounded(facts) ? ", rounded to 8 bits" : "") + ")" + off + ". Its task: " + facts.task.summary,
       answer: answerValue(facts, decode, record), thumbnails: thumbnailsValue(facts, decode),
       viewer: viewerValue(run, record, selection, asked), comparison: baseline && comparisonValue(baseline, decode),
     };

@@ -84,7 +84,7 @@ export function snapshotValue(facts, snapshot, { block = "", input = 0 }) {
 export async function snapshotOf(run, request) {
   const { facts } = await openLab(run.lab);
   const found = run.replay.find(({ step }) => step === request.step);
-  if (!found) throw new Problem("This run has no snapshot of step " + request.step + ".");
+  if (!found) throw new Problem("This run has no snapshot of step " + request.step.toLocaleString("en") + ".");
   return snapshotValue(facts, found, request);
 }
 

@@ -74,7 +74,7 @@ export async function modelOf(run, step = null) {
   if (run.shipped && !run.best) run.best = await readWeights(lab.facts);
   if (!run.best && runs.has(run.id)) Object.assign(run, await loadWeights(run.id));
   const numbers = step === null ? run.best : run.kept.get(step);
-  if (!numbers) throw new Problem(step === null ? "This run has no weights yet: they are there after its first evaluation." : "The weights of step " + step + " were not kept.");
+  if (!numbers) throw new Problem(step === null ? "This run has no weights yet: they are there after its first evaluation." : "The weights of step " + step.toLocaleString("en") + " were not kept.");
   return new Model(lab, weightsOf(lab.facts, numbers));
 }
 

@@ -126,7 +126,7 @@ async function measureTest() {
   if (mine !== run) return say("test-result", "");
   if (answer.error) return say("test-result", answer.error, true);
   return say("test-result", answer.exact.toLocaleString("en") + " of " + answer.sequences.toLocaleString("en")
-    + " held-out inputs answered correctly, with the weights after step " + answer.step + ".");
+    + " held-out inputs answered correctly, with the weights after step " + answer.step.toLocaleString("en") + ".");
 }
 
 // ---- importance of heads ----

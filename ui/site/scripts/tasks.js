@@ -11,7 +11,7 @@ export function tokenize(facts, text) {
   if (!typed) throw new Problem("The input is empty; an example: " + examples[0]);
   const tokens = task.reads === "subwords" ? splitText(facts, text.trim()) : readers[task.reads](task, typed, examples);
   if (tokens.length + 2 > model.max_seq_len) {
-    throw new Problem("The input has " + tokens.length + " tokens, " + (tokens.length + 2) + " with <BOS> and <EOS>; this model reads " + model.max_seq_len + ".");
+    throw new Problem("The input has " + tokens.length.toLocaleString("en") + " tokens, " + (tokens.length + 2).toLocaleString("en") + " with <BOS> and <EOS>; this model reads " + model.max_seq_len + ".");
   }
   if (task.reads === "subwords") {
     checkKnown(tokens);

@@ -32,9 +32,9 @@ export function trainingFigure({ box, options, lesson, request }) {
       thumbnail.show(heads[at]);
       grid.children[at].setAttribute("aria-label", "head " + heads[at].head + ": " + heads[at].label + " of its attention on the correct token");
     });
-    slider.setAttribute("aria-valuetext", "step " + record.step);
+    slider.setAttribute("aria-valuetext", "step " + record.step.toLocaleString("en"));
     const text = (tokens) => tokens.filter((token) => token !== "<EOS>").map(visibleToken).join(" ") || "(empty)";
-    setText(words, "Step " + record.step + ": the input " + text(record.source.slice(1)) + " is answered with " + text(record.tokens)
+    setText(words, "Step " + record.step.toLocaleString("en") + ": the input " + text(record.source.slice(1)) + " is answered with " + text(record.tokens)
       + (record.tokens.join() === record.expected?.join() ? " ✓" : " ✗") + ". The best of these heads has "
       + Math.max(...heads.map((head) => head.score)).toFixed(2) + " of its attention on the correct token, " + record.scored_on + ".");
     link.href = "?" + new URLSearchParams({ tab: "attention", run: lesson.run, view: "replay", block: options.block, layer, head: 1, fixed_input: 1, step: record.step });
