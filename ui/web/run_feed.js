@@ -6,6 +6,7 @@ import { emptyHistory, heldRows, mergeHistory, nearestIndex } from "./history.js
 import { callServer, fetchJson, pollWhileVisible } from "./server.js";
 
 const POLL_MS = { starting: 100, active: 500, waiting: 2000, ended: 4000, failed: 1000 }; // waiting: behind others
+const RELOADED = "attention-lab-reloaded-for"; // the server that the page was last reloaded for
 const MAX_STARTING_MS = 3000; // time in which a run's first snapshots are polled frequently, so that it visibly starts
 const MAX_SNAPSHOTS = 300; // kept in the browser, each with the maps of one view
 const ACTIVE = ["queued", "training", "stopping"];
@@ -114,7 +115,8 @@ async function refresh() {
  */
 function reloadsFor({ app_id: now = null }) {
   const known = window.gradio_config?.app_id ?? null; // none on a site of files
-  if (known === null || now === null || now === known) return false;
+  if (known === null || now === null || now === known || sessionStorage.getItem(RELOADED) === String(now)) return false;
+  sessionStorage.setItem(RELOADED, now); // once: a page out of a cache would name the former server again
   window.location.reload();
   return true;
 }
