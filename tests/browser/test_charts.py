@@ -124,6 +124,10 @@ def test_lines_take_the_colors_of_the_theme(page: Page, figures: Locator):
     page.wait_for_function(TWO_FRAMES)
     assert canvas.evaluate(has_color, dark)
     assert not canvas.evaluate(has_color, light)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")  # at once: paper has no next frame
+    assert canvas.evaluate(has_color, light)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator("body.dark")).to_be_attached()
 
 
 @pytest.mark.slow

@@ -98,9 +98,15 @@ def test_without_a_server_one_banner_says_so_and_buttons_look_disabled(tab: tupl
     page.get_by_role("textbox", name="Input").fill("1 2 3")
     expect(page.locator("#answer .former-note")).to_be_visible()
     expect(page.locator("#answer .verdict")).to_be_hidden()
+    page.locator("#train").evaluate("(button) => button.click()")  # as the Enter key
+    page.clock.fast_forward(2_000)
     context.set_offline(False)
     page.clock.fast_forward(60_000)
-    expect(page.locator("#run-bar .message")).to_be_hidden()
+    message = page.locator("#run-bar .message")
+    expect(message).to_contain_text("Train was not started: there was no connection to the server")
+    page.get_by_role("button", name="Close this message").click()
+    page.clock.fast_forward(10_000)
+    expect(message).to_be_hidden()
     expect(page.locator("#decode")).to_have_css("opacity", "1")
     context.close()
 

@@ -30,7 +30,7 @@ _FIRST = (
 )  # components that the page opens with
 _LATER_SHEETS = {  # of what the first tab, or no tab, opens later
     *("run_menu.css", "health.css"),
-    *("heat_table.css", "lights.css", "ribbon.css", "series_chart.css", "thumbnails.css", "tour.css"),
+    *("heat_table.css", "lights.css", "print.css", "ribbon.css", "series_chart.css", "thumbnails.css", "tour.css"),
 }
 _STATIC = (  # the lab's and Gradio's files: the same for all visitors
     *("/lab/", "/assets/", "/static/", "/svelte/", "/gradio_api/custom_component/"),

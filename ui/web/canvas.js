@@ -33,10 +33,11 @@ export function prepareCanvas(canvas, width, height) {
   return context;
 }
 
-/** A function that draws in the next frame, once for any number of calls. */
+/** A function that draws in the next frame, once for any number of calls; at once for paper, which has no next frame. */
 export function inNextFrame(draw) {
   let pending = 0;
   return () => {
+    if (document.body.dataset.printing) return draw();
     pending ||= requestAnimationFrame(() => {
       pending = 0;
       draw();

@@ -73,6 +73,17 @@ function keepTheme() {
   document.body.classList.toggle("dark", theme === "dark");
 }
 
+/** Print in light colors, whatever the theme is: paper is white. */
+function printInLight() {
+  const isDark = document.body.classList.contains("dark");
+  document.body.dataset.printing = "yes";
+  document.body.classList.remove("dark");
+  window.addEventListener("afterprint", () => {
+    delete document.body.dataset.printing;
+    document.body.classList.toggle("dark", isDark);
+  }, { once: true });
+}
+
 /**
  * Gradio gives each radio button a different name, which breaks the arrow keys. Before a key moves the focus, give the
  * buttons of a group the same name, so that they are one tab stop even after Gradio has created them again.
@@ -112,6 +123,7 @@ document.addEventListener("pointerdown", (event) => { // a tab that the visitor 
 }, true);
 document.addEventListener("keydown", groupRadios, true);
 document.addEventListener("click", keepScroll, true);
+window.addEventListener("beforeprint", printInLight);
 new ResizeObserver(scrollToAim).observe(document.body);
 for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) { // the visitor scrolls, or works here already
   document.addEventListener(name, (event) => !event.target.closest?.("#tabs [role=tab]") && (aim = null), { capture: true, passive: true });

@@ -39,7 +39,7 @@ export function mount({ element, trigger, props, server, watch }) {
       missing ? make("span", { class: "missing" }, missing) : make("span", { class: "time", "data-preset-time": name }, timeText(name)));
   }
 
-  const timeText = (name) => times.get(name) ?? "measuring the training time …";
+  const timeText = (name) => times.get(name) ?? (document.body.dataset.server === "gone" ? "no connection, no training time" : "measuring the training time …");
 
   /** Ask for the training times of the shown presets until all of them are measured. */
   async function refresh() {

@@ -14,6 +14,8 @@ import { reportStillOpen } from "../../web/still_open.js";
 import { startTour } from "../../web/tour_offer.js";
 
 const DECODING_TABS = ["decode", "attention"];
+const LOST = "attention-lab-lost-train"; // in the storage of this tab: Gradio reloads the page after an outage
+const LOST_MS = 5000; // between a press of Train and the outage that it met
 const WEIGHTS_MS = 1500; // between two decodes of the current input while the run trains
 
 export function mount({ element, trigger, props, server, watch }) {
@@ -23,6 +25,7 @@ export function mount({ element, trigger, props, server, watch }) {
   let decodedStep = null; // training step of the weights of the last requested decode
   let decodedAt = 0;
   let closed = ""; // the problem that the visitor has read and closed
+  let pressedTrain = -Infinity; // when
 
   let menu = null; // of all runs; its script loads when it is first opened
 
@@ -129,6 +132,22 @@ export function mount({ element, trigger, props, server, watch }) {
     trigger("weights", { step: decodedStep });
   }
 
+  // ---- a press of Train without a connection ----
+
+  function noteTrain(event) {
+    if (!event.target.closest?.("#train")) return;
+    sessionStorage.removeItem(LOST);
+    pressedTrain = performance.now();
+  }
+
+  /** Say, once the server is back, that a press of Train met no connection, if nothing trains. */
+  function reportLostTrain() {
+    const isGone = document.body.dataset.server === "gone";
+    if (isGone && performance.now() - pressedTrain < LOST_MS) sessionStorage.setItem(LOST, "yes");
+    if (isGone || !feed.latest || isActive() || !sessionStorage.getItem(LOST) || part("message").dataset.lasting === "true") return;
+    say("Train was not started: there was no connection to the server. Press it again.");
+  }
+
   // ---- messages ----
 
   function say(text, { lasting = true, action = null } = {}) {
@@ -190,6 +209,7 @@ export function mount({ element, trigger, props, server, watch }) {
   function show() {
     const { current = null, missing = null, loading = false, started = false, translator = null } = props.value ?? {};
     if (started) {
+      pressedTrain = -Infinity;
       dropDrafts();
       startedRun = current;
     }
@@ -225,6 +245,7 @@ export function mount({ element, trigger, props, server, watch }) {
     if (part("message").dataset.lasting !== "true") closed = part("message-text").textContent;
     part("message").hidden = true;
     part("message").dataset.lasting = "";
+    sessionStorage.removeItem(LOST);
   });
   new ResizeObserver(() => { // what stays below the bar stays below a notice, too
     document.documentElement.style.setProperty("--notice", part("message").offsetHeight + "px");
@@ -243,7 +264,9 @@ export function mount({ element, trigger, props, server, watch }) {
     showRun();
     reportStatus();
     reportWeights();
+    reportLostTrain();
   });
+  document.addEventListener("click", noteTrain, true);
   show();
   watch("value", show);
 }
