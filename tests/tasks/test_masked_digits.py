@@ -156,7 +156,6 @@ def test_masks_are_ordinary_symbols_and_never_targets():
         ({"task.masked_share": 0.6}, "task.masked_share=0.6 should be less than or equal to 0.5"),
         ({"task.min_half": 9}, "task.min_half=9 must not be above task.max_half=8"),
         ({"task.max_half": 40}, "task.max_half=40 with BOS and EOS needs 82 positions"),
-        ({"task.structure": "repeated"}, "structure='repeated' is no longer supported; it can only be 'mirrored'"),
     ],
 )
 def test_invalid_settings_are_refused(changes, message):

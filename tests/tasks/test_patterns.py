@@ -127,7 +127,6 @@ def test_note_reports_other_motif_and_input_lengths(text, note):
             "task.max_length=16 must be at least twice task.max_motif=9: a motif is only determined",
         ),
         ({"task.max_length": 31}, "task.max_length=31 with BOS and EOS needs 33 positions"),
-        ({"task.answer_length": 5}, "task.answer_length=5 is no longer supported; it can only be 4"),
     ],
     ids=str,
 )
