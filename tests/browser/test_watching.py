@@ -103,7 +103,7 @@ def test_a_program_is_followed_live_killed_and_opened_again(
         program.kill()
         program.wait()
     expect(page.locator("#run-bar .status")).to_have_text("interrupted")
-    expect(page.locator("#run-bar .message-text")).to_contain_text("its process ended before training did")
+    expect(page.locator("#run-bar .message-text")).to_contain_text("Its process ended before training did")
     page.goto(f"{address}?run={name}")
     expect_bench(page)
     page.locator("#bench-view .scrubber").fill("0")
