@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from core.reports.formatting import count
+from core.config.counting import counted
 from core.text.vocab import EOS
 from ui.attention_blocks import Block, described, source_block
 from ui.current_decode import CurrentDecode
@@ -35,7 +35,7 @@ def decode_record(decode: CurrentDecode, maps: Sequence[Block] | None = None) ->
     suffix = f", {decode.interventions}" if decode.interventions else ""
     return {
         "run": decode.title,
-        "model": f"{decode.title} after {count(decode.step, 'step')}{suffix}",
+        "model": f"{decode.title} after {counted(decode.step, 'step')}{suffix}",
         "source": inspection.source_labels,
         "tokens": tokens,
         **words_and_texts(inspection.source_labels, tokens, inspection.expected, subwords=inspection.has_subwords),

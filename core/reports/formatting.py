@@ -39,11 +39,6 @@ def headline_value(figure: HeadlineFigure) -> str:
     return f"{figure.value:.2f}" if figure.measure == "perplexity" else percent(figure.value)
 
 
-def count(number: int, noun: str) -> str:
-    """Format a number with its noun: ``1 step``, ``12,000 steps``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
 def training_time(seconds: float) -> str:
     """Format the training time of a run in seconds; a dash for 0, as in imported runs."""
     return f"{seconds:.1f} s" if seconds else "–"

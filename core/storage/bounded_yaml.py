@@ -31,10 +31,10 @@ class _Loader(_SafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = set()
-        for key_node, _ in node.value:
-            if isinstance(key_node, yaml.ScalarNode) and key_node.value in keys:
+        for key_node in (each for each, _ in node.value if isinstance(each, yaml.ScalarNode)):
+            if key_node.value in keys:
                 raise BoundedYamlError(f"duplicate key {key_node.value!r} (line {_line(key_node)})")
-            keys.update([key_node.value] if isinstance(key_node, yaml.ScalarNode) else [])
+            keys.add(key_node.value)
         return super().construct_mapping(node, deep)
 
 

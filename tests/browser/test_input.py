@@ -103,7 +103,7 @@ def test_without_a_server_one_banner_says_so_and_buttons_look_disabled(tab: tupl
     context.set_offline(False)
     page.clock.fast_forward(60_000)
     message = page.locator("#run-bar .message")
-    expect(message).to_contain_text("Train was not started: there was no connection to the server")
+    expect(message).to_contain_text("The connection was lost when Train was pressed")
     page.get_by_role("button", name="Close this message").click()
     page.clock.fast_forward(10_000)
     expect(message).to_be_hidden()

@@ -292,9 +292,8 @@ def _files(
         text = pasted.replace("\r\n", "\n")
         if not is_json(text):
             text = "\n".join(map(_with_tab, text.split("\n")))  # splitlines() splits at more, such as U+2028
-        path.write_bytes(
-            f"{text}\n".encode("utf-8", "surrogatepass")
-        )  # a line with such bytes is reported when it is read
+        content = f"{text}\n".encode("utf-8", "surrogatepass")  # a line with such bytes is reported when it is read
+        path.write_bytes(content)
         return PairFiles(_named_by_format(path), held_out=held_out_files(others))
     if not pairs:
         raise InputError("no data yet: upload a file or paste pairs")

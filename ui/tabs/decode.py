@@ -6,6 +6,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from core.config.counting import counted
 from core.config.tasks import NOT_HERE
 from core.generation import Strategy
 from core.generation.reading import typed_tokens
@@ -13,7 +14,6 @@ from core.generation.translation import Translation, translate
 from core.interpret.health import HeadMarks, head_marks
 from core.interpret.health_course import health_steps
 from core.interpret.trained import Trained
-from core.reports.formatting import count
 from core.runs import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
@@ -178,7 +178,7 @@ def decode(
             current = CurrentDecode(run, chosen.title, loaded.step, inspection, interventions, baseline, marks)
     except LabError as error:
         return None, {"message": problem(error)} | _EMPTY | {"answer": FAILED}
-    message = f"Decoded with {current.title} ({loaded.kind} weights, after {count(loaded.step, 'training step')})"
+    message = f"Decoded with {current.title} ({loaded.kind} weights, after {counted(loaded.step, 'training step')})"
     message += f", {interventions}" if interventions else ""
     message += f". Steps and attention are those of “{_shortened(text)}”" if results else ""
     message += f". Its task: {loaded.preset.task.summary}"

@@ -9,8 +9,9 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from core.config.counting import counted
 from core.config.tasks import NOT_HERE
-from core.reports.formatting import count, percent
+from core.reports.formatting import percent
 from core.reports.report import METRICS_FILE, PAGE_FILE, Gallery, find_failures, gallery_as_data, write_report
 from core.reports.report.gallery import FailureSource
 from core.runs import ACTIVE, Run
@@ -193,7 +194,7 @@ class FailureFinder:
 def _summary(gallery: Gallery, title: str, step: int, inputs: Inputs) -> str:
     wrong = f"{gallery.wrong:,} wrong answers" if gallery.wrong != 1 else "1 wrong answer"
     share = f" ({percent(gallery.wrong / gallery.inputs)})" if gallery.wrong else ""
-    model = f"by {title} after {count(step, 'step')}, greedy decoding"
+    model = f"by {title} after {counted(step, 'step')}, greedy decoding"
     return f"{wrong} to {gallery.inputs:,} {inputs.description}{share}, {model}."
 
 

@@ -96,7 +96,7 @@ async function refresh() {
   document.body.dataset.server = update ? "" : "gone"; // the style sheet grays out what needs it
   if (!update && window.gradio_config) fetchJson("gradio_api/app_id").then((now) => reloadsFor(now ?? {})); // another version may have no such feed
   if (update?.run !== run) {
-    feed.error = update?.error ?? "No connection to the server, retrying. What is pressed meanwhile is lost; runs are saved there and can be resumed.";
+    feed.error = update?.error ?? "No connection to the server, retrying. Runs are saved there and can be resumed.";
     changed();
     return POLL_MS.failed;
   }

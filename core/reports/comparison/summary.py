@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
+from core.config.counting import counted
 from core.evaluation.accuracy import perplexity
 from core.evaluation.bootstrap import RESAMPLES, SEED, PairedBootstrap
 from core.evaluation.by_length import AccuracyByLength
@@ -13,7 +14,7 @@ from core.evaluation.headline import Headline
 from core.evaluation.significance import PairedOutcomes, Spread
 from core.reports.comparison.comparable import RunGroup
 from core.reports.comparison.measurement import ComparedRun, Comparison, PairedComparison
-from core.reports.formatting import count, percent
+from core.reports.formatting import percent
 
 SIGNIFICANCE_LEVEL = 0.05
 METRICS: dict[str, Callable[[ComparedRun], float]] = {
@@ -78,7 +79,7 @@ def describe_pair(pair: PairedComparison) -> str:
             f"so {first if outcome.wins > outcome.losses else second} is significantly better on inputs like these"
         )
     return (
-        f"{first} is correct on {count(outcome.wins, 'input')} that {second} gets wrong, and {second} on "
+        f"{first} is correct on {counted(outcome.wins, 'input')} that {second} gets wrong, and {second} on "
         f"{outcome.losses:,} that {first} gets wrong; on {outcome.ties:,} of {outcome.items:,} both are correct or "
         "both wrong. If the two were equally good, a split at least this uneven would have "
         f"{format_p(outcome.p_value)} "

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from core.config.counting import counted
 from core.interpret.head_scores import HeadScore, best_head_of_layer
-from core.reports.formatting import count, percent
+from core.reports.formatting import percent
 from core.reports.report.findings import MIN_COMPARABLE
 from core.reports.report.measurements import ReportMeasurements
 from core.text.pieces import piece_name
@@ -57,8 +58,8 @@ def _pattern(head: HeadScore, aligned: pd.DataFrame, steps: pd.DataFrame) -> Ans
     offset, fraction = int(offsets.index[0]), float(offsets.iloc[0])
     sentences = [
         _pattern_summary(offset, fraction),
-        f"Over {count(len(aligned), 'step')}, {percent(head.attention_mass)} of its attention is on the correct source "
-        f"token; uniform attention would give {percent(head.uniform_mass)}.",
+        f"Over {counted(len(aligned), 'step')}, {percent(head.attention_mass)} of its attention is on the correct "
+        f"source token; uniform attention would give {percent(head.uniform_mass)}.",
         f"The largest weight is most often {_describe_offset(offset)} ({percent(fraction)} of the steps).",
         "The table gives the entropy of the weights by length: 0 is all on one token, 1 is uniform.",
     ]
@@ -80,18 +81,20 @@ def _pattern_summary(offset: int, fraction: float) -> str:
 def _describe_offset(offset: int) -> str:
     if offset == 0:
         return "on the correct source token itself"
-    return f"{count(abs(offset), 'token')} to the {'right' if offset > 0 else 'left'} of the correct source token"
+    return f"{counted(abs(offset), 'token')} to the {'right' if offset > 0 else 'left'} of the correct source token"
 
 
 def _alignment(measurements: ReportMeasurements, aligned: pd.DataFrame) -> Answer:
     question = "Does it align the output with the input?"
     misaligned = aligned[aligned.argmax_column != aligned.gold_column]
     accuracy = percent(1 - len(misaligned) / len(aligned))
-    sentences = [f"At {accuracy} of {count(len(aligned), 'step')}, the largest weight is on the correct source token."]
+    sentences = [
+        f"At {accuracy} of {counted(len(aligned), 'step')}, the largest weight is on the correct source token."
+    ]
     if misaligned.empty:
         return Answer(question, [*sentences, "No step is misaligned."])
     shown = misaligned.head(MAX_MISALIGNED_SHOWN)
-    sentences.append(f"{count(len(misaligned), 'step')} are misaligned; the table shows the first {len(shown)}.")
+    sentences.append(f"{counted(len(misaligned), 'step')} are misaligned; the table shows the first {len(shown)}.")
     rows = [_misaligned_row(measurements, step) for step in shown.itertuples()]
     columns = ["input", "step", "correct source token", "largest weight on", "output token"]
     return Answer(question, sentences, [columns, *rows])
@@ -120,7 +123,7 @@ def _column_name(column: int, symbols: list[str]) -> str:
 def _usefulness(measurements: ReportMeasurements, aligned: pd.DataFrame) -> Answer:
     is_aligned = aligned.argmax_column == aligned.gold_column
     parts = [
-        f"{percent(float(group.is_correct.mean()))} correct at the {count(len(group), 'step')} that attended {where}"
+        f"{percent(float(group.is_correct.mean()))} correct at the {counted(len(group), 'step')} that attended {where}"
         for where, group in (
             ("mostly to the correct source token", aligned[is_aligned]),
             ("mostly elsewhere", aligned[~is_aligned]),
@@ -139,7 +142,7 @@ def _usefulness(measurements: ReportMeasurements, aligned: pd.DataFrame) -> Answ
         (first, shortest), *_, (last, longest) = by_length.items()
         sentences.append(
             "A model that compresses its whole input into one vector would get worse with the length of the input; "
-            f"this one answers {percent(shortest)} of the inputs with {count(first, 'symbol')} exactly, and "
+            f"this one answers {percent(shortest)} of the inputs with {counted(first, 'symbol')} exactly, and "
             f"{percent(longest)} of those with {last}."
         )
     sentences.append("These are correlations: where a head attends does not prove why the model chose a token.")

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from core.reports.formatting import count, headline_text, percent
+from core.config.counting import counted
+from core.reports.formatting import headline_text, percent
 from core.reports.report.measurements import ReportMeasurements
 
 SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5  # exact match
@@ -50,7 +51,7 @@ def verdict(measurements: ReportMeasurements) -> str:
         quality, copying = measurements.quality, measurements.copying
         sentence = (
             f"This model's translations have {quality.bleu_name} {quality.bleu:.1f} and chrF {quality.chrf:.1f} on "
-            f"{count(total, 'held-out input')}, decoded greedily; the sources themselves have "
+            f"{counted(total, 'held-out input')}, decoded greedily; the sources themselves have "
             f"{copying.bleu:.1f} and {copying.chrf:.1f}."
         )
         is_alone = len(measurements.headline.measures) == 1
@@ -147,7 +148,7 @@ def _no_better_than_copying(measurements: ReportMeasurements) -> str:
 
 def _depends_on_padding(measurements: ReportMeasurements) -> str:
     padding, quality = measurements.padding, measurements.quality
-    of = f"of the first {count(padding.sequences, 'input')}"
+    of = f"of the first {counted(padding.sequences, 'input')}"
     if measurements.headline.is_bleu_first and quality:
         alone, padded = padding.bleu_alone, padding.bleu_padded
         if alone is None or padded is None or abs(padded - alone) <= BLEU_PADDING_GAP:
@@ -195,7 +196,7 @@ def _depends_on_length(measurements: ReportMeasurements) -> str:
     lengths = measurements.targets.lengths
     if len(lengths) == 1:
         return (
-            f"Every training input has {count(lengths[0], 'symbol')}: the model may have learned fixed positions "
+            f"Every training input has {counted(lengths[0], 'symbol')}: the model may have learned fixed positions "
             "instead of a rule, so try it on other lengths."
         )
     by_length = measurements.exact_by_length(min_count=MIN_COMPARABLE)
@@ -205,7 +206,7 @@ def _depends_on_length(measurements: ReportMeasurements) -> str:
     if abs(shortest - longest) < 1 - NEARLY:
         return ""
     return (
-        f"Accuracy depends on length: of the inputs with {count(first, 'symbol')}, {percent(shortest)} are answered "
+        f"Accuracy depends on length: of the inputs with {counted(first, 'symbol')}, {percent(shortest)} are answered "
         f"exactly, of those with {last}, {percent(longest)}."
     )
 

@@ -230,7 +230,8 @@ def _valid_pairs(rows: Iterable[Row], result: IngestResult, seen: _Seen) -> Iter
             if key in seen.sources and answer not in seen.pairs and answer not in seen.answers_in_sets:
                 seen.several.add(key)
             seen.pairs.add(pair)
-            seen.answers_in_sets.update([answer] if is_in_set else [])
+            if is_in_set:
+                seen.answers_in_sets.add(answer)
             seen.sources.add(key)
             (seen.held_out_case if row.split else seen.training_case).add(source)
             if row.split:

@@ -140,12 +140,12 @@ export function mount({ element, trigger, props, server, watch }) {
     pressedTrain = performance.now();
   }
 
-  /** Say, once the server is back, that a press of Train met no connection, if nothing trains. */
+  /** Say, once the server is back, that a press of Train had no answer, if nothing trains here; it may have started a run. */
   function reportLostTrain() {
     const isGone = document.body.dataset.server === "gone";
     if (isGone && performance.now() - pressedTrain < LOST_MS) sessionStorage.setItem(LOST, "yes");
     if (isGone || !feed.latest || isActive() || !sessionStorage.getItem(LOST) || part("message").dataset.lasting === "true") return;
-    say("Train was not started: there was no connection to the server. Press it again.");
+    say("The connection was lost when Train was pressed. Press it again, unless the new run is in the menu of runs.");
   }
 
   // ---- messages ----

@@ -9,7 +9,7 @@ import gradio as gr
 from pydantic import Field
 
 from core.config import ConfigError, Preset
-from core.reports.formatting import count, duration_range
+from core.reports.formatting import duration_range
 from core.runs.estimate import TrainingTime
 from core.runs.sweeps.estimate import SweepTime, estimate_sweep_time
 from core.runs.sweeps.folder import SweepError, SweepFile, check_extension
@@ -229,7 +229,7 @@ def _estimated(runs: VisitorRuns, file: SweepFile, jobs: int) -> tuple[SweepTime
 
 def _time_text(file: SweepFile, time: SweepTime | None, left: int) -> str:
     sweep = file.sweep
-    size = f"{count(sweep.num_trials, 'trial')} × {count(sweep.num_seeds, 'seed')}"
+    size = sweep.size
     if left < sweep.num_runs:
         size += f", {left:,} runs to go"
     if not left:
