@@ -3,7 +3,6 @@
 import argparse
 import json
 import time
-from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
@@ -27,11 +26,8 @@ from core.interpret.recorded_outputs import decode_recorded, score_recorded_head
 from core.interpret.trained import Trained
 from core.models import count_parameters
 from core.models.ensemble import Ensemble
-from core.reports.formatting import headline_text
-from core.tasks import Batch, fixed_pairs
-from core.text.vocab import PAD_ID
-
-MAX_LENGTHS = 12  # listed in a line
+from core.reports.formatting import headline_text, lengths_text
+from core.tasks import Batch, fixed_pairs, input_lengths
 
 
 def run(options: argparse.Namespace) -> int:
@@ -59,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
             "perplexity": evaluation.perplexity,
         }
     )
-    lengths = _lengths(pairs)
+    lengths = input_lengths(pairs)
     _print_run(loaded, strategy, lengths)
     print(f"result          {headline_text(figures)}")
     _print(loaded, evaluation, padding, scores)
@@ -109,20 +105,14 @@ def _print_run(loaded: Trained, strategy: Strategy, lengths: dict[int, int]) -> 
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, {of_each}")
     print(f"parameters      {count_parameters(loaded.model):9,}")
     print(f"test sequences  {_drawn(loaded)}")
-    if len(lengths) <= MAX_LENGTHS:
-        print(f"input lengths   {', '.join(f'{length}: {count:,}' for length, count in lengths.items())}")
+    if text := lengths_text(lengths):
+        print(f"input lengths   {text}")
     if strategy != GREEDY:
         print(f"strategy        {format_strategy(strategy)}")
 
 
 def _drawn(loaded: Trained) -> str:
     return f"distinct, held out; training inputs: {loaded.task.sampling}"
-
-
-def _lengths(pairs: Batch) -> dict[int, int]:
-    """Return the number of inputs by their number of tokens; there are few distinct short ones, which run out."""
-    counts = Counter(((pairs.src != PAD_ID).sum(dim=1) - 2).tolist())  # without BOS and EOS
-    return dict(sorted(counts.items()))
 
 
 def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect, scores: list[HeadScore]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from core.cli.arguments import check_sequences
 from core.config import pairs_beside, preset_to_yaml
+from core.reports.formatting import lengths_text
 from core.runs import DEFAULT_ROOT
 from core.runs.sweeps.best import Best, find_best, saved_preset
 from core.runs.sweeps.folder import SweepFile, SweepFolder
@@ -58,6 +59,9 @@ def _print(file: SweepFile, best: Best) -> None:
     if best.open_trials:
         print(f"{best.open_trials:,} trials are not complete and were not considered", file=sys.stderr)
     print(f"validation  {metric:18} {_spread(row.mean, row.sd, row.t_interval)}; chosen by it, so it flatters")
+    for split, lengths in best.lengths.items():
+        if text := lengths_text(lengths):
+            print(f"input lengths of the {split} set: {text}")
     print(f"test set, {best.sequences:,} sequences, of this trial only:")
     for name, figure in best.test.items():
         label = name.removeprefix("validation_")
@@ -83,5 +87,6 @@ def _as_json(file: SweepFile, best: Best) -> dict:
         "candidates": best.candidates,
         "open_trials": best.open_trials,
         "test_sequences": best.sequences,
+        "input_lengths": best.lengths,
         "test": test,
     }

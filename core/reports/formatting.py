@@ -1,10 +1,11 @@
 """Numbers in sentences and tables: only meaningful digits, never rounded up to 100 % or down to 0."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from core.evaluation.headline import HeadlineFigure
 
 _SPACE = "\N{NO-BREAK SPACE}"
+_MAX_LENGTHS = 12  # listed in a line
 _HOUR, _DAY = 3_600, 86_400
 _UNITS = (  # name, seconds, and the seconds above which the next unit is used
     ("s", 1, 90),
@@ -37,6 +38,13 @@ def headline_value(figure: HeadlineFigure) -> str:
     if figure.measure == "bleu":
         return f"{figure.value:.1f}"
     return f"{figure.value:.2f}" if figure.measure == "perplexity" else percent(figure.value)
+
+
+def lengths_text(lengths: Mapping[int, int]) -> str:
+    """Format the number of inputs by their length: ``3: 10, 4: 90``; "" if there are too many lengths for a line."""
+    return (
+        ", ".join(f"{length}: {count:,}" for length, count in lengths.items()) if len(lengths) <= _MAX_LENGTHS else ""
+    )
 
 
 def training_time(seconds: float) -> str:

@@ -39,7 +39,7 @@ from core.tasks.batches import (
     FreshByTokens,
     training_batches,
 )
-from core.tasks.data import fixed_pairs, sample_distinct, training_sample, unpadded_batches
+from core.tasks.data import fixed_pairs, input_lengths, sample_distinct, training_sample, unpadded_batches
 from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "Task",
     "build_task",
     "fixed_pairs",
+    "input_lengths",
     "sample_distinct",
     "training_batches",
     "training_sample",

@@ -194,6 +194,12 @@ def training_sample(task: Task, count: int, *, training_sequences: int, device: 
     return fixed_pairs(task, training_sequences or count, split="train", device=device)[:count]
 
 
+def input_lengths(pairs: Batch) -> dict[int, int]:
+    """Return the number of inputs by their number of tokens; there are few distinct short ones, which run out."""
+    lengths, counts = ((pairs.src != PAD_ID).sum(dim=1) - 2).unique(return_counts=True)  # without BOS and EOS
+    return dict(zip(lengths.tolist(), counts.tolist(), strict=True))
+
+
 def unpadded_batches(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
     """Group pairs by source length into batches whose sources have no PAD.
 

@@ -78,6 +78,17 @@ def test_a_sweep_of_a_plugins_family_trains_in_processes_that_load_the_plugin(
     assert (run.status, run.provenance[0].plugins[0].name) == ("finished", "modern_blocks.py")
     assert main([*command, "--ray", "auto"]) == 2
     assert "--ray with --plugin modern_blocks.py: the nodes do not have the file" in capsys.readouterr().err
+    assert SweepFolder(root, "s").read().base.model.family == "modern"
+
+
+def test_the_sweep_of_a_plugins_family_says_that_it_needs_the_plugin(lab, file, root):
+    lab("sweep", file(seeds=1))
+    path = root / "s.sweep" / "sweep.json"
+    path.write_text(path.read_text().replace('"family": "transformer"', '"family": "modern"'))
+    code, _, errors = lab("sweep-table", "s")
+    assert code == 2
+    assert errors.startswith("error: sweep='s': its preset cannot be used: model.family='modern' should be ")
+    assert errors.endswith("; a family of your own needs the file that registers it: --plugin FILE\n")
 
 
 def test_trials_are_drawn_along_an_axis(lab, file, tmp_path):
@@ -117,10 +128,19 @@ def test_the_best_is_chosen_on_validation_and_only_it_is_tested(lab, file, tmp_p
     assert tested == row["runs"]
     assert set(result["test"]) == {"loss", "token_accuracy", "exact_match"}
     assert (result["test"]["loss"]["n"], result["test_sequences"], result["candidates"]) == (2, 20, 2)
+    lengths = result["input_lengths"]
+    assert {split: sum(counts.values()) for split, counts in lengths.items()} == {
+        "validation": load_preset_file(preset).training.validation_sequences,
+        "test": 20,
+    }
+    listed = ", ".join(f"{length}: {count}" for length, count in lengths["test"].items())
+    assert f"input lengths of the test set: {listed}\n" in output
     saved = load_preset_file(preset)
     assert (saved.name, saved.model.d_model) == ("s-best", row["settings"]["model.d_model"])
     code, _, errors = lab("sweep-best", "s", "--save-preset", str(preset))
     assert (code, "exists already" in errors) == (2, True)
+    code, _, errors = lab("sweep-table", "s", "--metric", "bleu")
+    assert (code, errors) == (2, "error: metric=bleu: no run of the sweep s measured it\n")
 
 
 def test_no_best_before_a_trial_is_complete(lab, file, monkeypatch):

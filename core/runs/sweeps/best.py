@@ -10,7 +10,7 @@ from core.runs import load_run
 from core.runs.sweeps.folder import SweepError, SweepFile, SweepFolder
 from core.runs.sweeps.sweep import Metric
 from core.runs.sweeps.table import Row, SweepTable, sweep_table
-from core.tasks import fixed_pairs
+from core.tasks import Split, fixed_pairs, input_lengths
 
 MAX_DESCRIPTION = 500
 
@@ -39,6 +39,7 @@ class Best:
         open_trials: number of trials that are not complete, so were not considered; pruned ones do not count.
         test: figures on the test set, by metric.
         sequences: number of test sequences.
+        lengths: number of inputs by their number of tokens, of the validation and of the test set.
         preset: with the best settings and the first seed.
     """
 
@@ -47,6 +48,7 @@ class Best:
     open_trials: int
     test: dict[Metric, TestFigure]
     sequences: int
+    lengths: dict[Split, dict[int, int]]
     preset: Preset
 
 
@@ -66,9 +68,14 @@ def find_best(folder: SweepFolder, *, sequences: int) -> tuple[SweepFile, Best]:
     if not candidates:
         raise SweepError(f"sweep={folder.name!r}: no trial has all its {len(table.file.seeds)} seeds done yet")
     row = candidates[0]
-    evaluations = [_tested(load_run(folder.root / run), sequences) for run in row.runs]
+    tested = [load_run(folder.root / run) for run in row.runs]
+    evaluations = [_tested(loaded, sequences) for loaded in tested]
     preset = folder.run(row.trial, table.file.seeds[0]).read_preset()
-    best = Best(row, len(candidates), _open_trials(table), _figures(evaluations), evaluations[0].sequences, preset)
+    sets: dict[Split, int] = {"validation": preset.training.validation_sequences, "test": sequences}
+    task = tested[0].task
+    lengths = {split: input_lengths(fixed_pairs(task, count, split=split)) for split, count in sets.items()}
+    figures, measured = _figures(evaluations), evaluations[0].sequences
+    best = Best(row, len(candidates), _open_trials(table), figures, measured, lengths, preset)
     return table.file, best
 
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from filelock import FileLock
-from pydantic import Field, ValidationError
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationError
 
-from core.config import ConfigError, Preset
+from core.config import ConfigError, Preset, parse_preset
 from core.config.sections import Section
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo
 from core.runs.sweeps.sweep import Range, Settings, Sweep
@@ -35,12 +35,20 @@ class SweepError(LabError):
     """A sweep cannot be found, continued or extended; the message names the sweep and the reason."""
 
 
+def _as_preset(value: Any) -> Preset:
+    return value if isinstance(value, Preset) else parse_preset(value)
+
+
+# Read and written by ``Preset`` itself: a plugin's family changes what it accepts, which a copy of its schema misses.
+_Base = Annotated[Preset, PlainValidator(_as_preset), PlainSerializer(lambda preset: preset.model_dump(mode="json"))]
+
+
 class SweepFile(Section):
     """Content of ``sweep.json``."""
 
     format: Literal["attention-lab-sweep-1"] = "attention-lab-sweep-1"
     sweep: Sweep
-    base: Preset
+    base: _Base
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -92,7 +100,7 @@ class SweepFolder:
         """Read the sweep and its base preset.
 
         Raises:
-            SweepError: there is no such sweep, or its file is damaged.
+            SweepError: there is no such sweep, or its file is damaged or has a preset that needs a plugin.
         """
         try:
             return SweepFile.model_validate_json((self.path / "sweep.json").read_bytes())
@@ -102,7 +110,10 @@ class SweepFolder:
         except OSError as error:
             raise SweepError(f"sweep={self.name!r}: sweep.json cannot be read: {error.strerror}") from error
         except ValidationError as error:
-            raise SweepError(f"sweep={self.name!r}: sweep.json is damaged") from error
+            causes = [detail.get("ctx", {}).get("error") for detail in error.errors()]
+            unusable = next((str(each) for each in causes if isinstance(each, ConfigError)), None)
+            reason = "sweep.json is damaged" if unusable is None else f"its preset cannot be used: {unusable}"
+            raise SweepError(f"sweep={self.name!r}: {reason}") from error
 
     def prepare(self, file: SweepFile, *, extend: bool) -> None:
         """Create the folder, or check that it belongs to the same sweep.

@@ -10,7 +10,7 @@ from typing import Any
 
 from core.evaluation.significance import Spread, bootstrap_interval, t_interval
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo
-from core.runs.sweeps.folder import SweepFile, SweepFolder, TrialRecord, is_done
+from core.runs.sweeps.folder import SweepError, SweepFile, SweepFolder, TrialRecord, is_done
 from core.runs.sweeps.sweep import Metric, Settings
 from core.runs.sweeps.trials import run_name, value_text
 from core.runs.text_tables import aligned, digits_for, interval, latex, number
@@ -148,6 +148,8 @@ def sweep_table(
         file = file.model_copy(update={"sweep": file.sweep.model_copy(update={"goal": goal})})
     begun = folder.records() if records is None else records
     rows = [_row(folder, file, name, record, read_info) for name, record in begun.items()]
+    if metric is not None and any(row.seconds is not None for row in rows) and not any(row.values for row in rows):
+        raise SweepError(f"metric={metric}: no run of the sweep {folder.name} measured it")
     sign = 1 if file.sweep.goal.direction == "minimize" else -1
 
     def order(row: Row) -> tuple[bool, bool, float]:
