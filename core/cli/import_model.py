@@ -9,6 +9,7 @@ from core.runs import RunFolder
 from core.runs.importing_models import import_model
 from core.runs.model_files import read_state_dict
 from core.runs.torch_transformer import draft_mapping
+from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 
 
@@ -36,13 +37,14 @@ def run(options: argparse.Namespace) -> int:
 def _propose(options: argparse.Namespace) -> int:
     """Write the mapping that names and shapes suggest, complete or not."""
     text, uncertain = draft_mapping(read_state_dict(options.source))
+    if options.propose.exists():
+        raise InputError(f"--propose={str(options.propose)[:200]} exists already")
     try:
-        with options.propose.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise InputError(f"--propose={str(options.propose)[:200]} exists already") from error
+        write_atomically(options.propose, text.encode())
     except OSError as error:
-        raise InputError(f"--propose={str(options.propose)[:200]} cannot be written: {error.strerror}") from error
+        raise InputError(
+            f"--propose={str(options.propose)[:200]} cannot be written: {error.strerror or error}"
+        ) from error
     print(f"note: {uncertain}")
     print(f"written: {options.propose}; correct it, then import with --mapping {options.propose}")
     if options.json:

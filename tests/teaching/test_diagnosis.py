@@ -308,7 +308,11 @@ class Adapted(nn.Linear):
     ("layer", "light", "words"),
     [
         (lambda: Adapted(), "green", "Every parameter gets a gradient, 1 of them once matrices that are 0 now have"),
-        (lambda: Adapted().requires_grad_(False), "amber", "4 parameters are frozen"),
+        (
+            lambda: Adapted().requires_grad_(False),
+            "amber",
+            "Training does not change 4 parameters with requires_grad=False, the first is output.",
+        ),
         (lambda: Adapted(both=True), "amber", "The gradient of 2 of 35 parameters is 0 now, the first is output.a."),
     ],
 )

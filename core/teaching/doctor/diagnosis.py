@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from tqdm import tqdm
 
+from core.config.counting import counted
 from core.interpret.any_module.attention_calls import AttentionCall
 from core.interpret.any_module.calling import Forward, ModelOutputError
 from core.interpret.any_module.function_calls import FunctionCalls
@@ -361,7 +362,7 @@ class _Diagnosis:
         owned = {each for group in optimizer.param_groups for each in group["params"]}
         forgotten = [each for each, it in model.named_parameters() if it.requires_grad and it not in owned]
         if forgotten:
-            sentence = f"{len(forgotten)} parameters are not in the optimizer, the first is {forgotten[0]}."
+            sentence = f"The optimizer lacks {counted(len(forgotten), 'parameter')}, the first is {forgotten[0]}."
             return Finding(name, "red", sentence, float(len(forgotten)))
         rates = [float(group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
         if rates and not any(rates):

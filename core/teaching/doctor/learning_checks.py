@@ -7,6 +7,7 @@ from statistics import median
 import torch
 from torch import nn
 
+from core.config.counting import counted
 from core.models import Seq2Seq
 from core.models.hooks import hooks
 from core.models.layers import Layer
@@ -72,8 +73,8 @@ def check_gradients(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Findi
     norms = {each: 0.0 if it is None else it.norm().item() for each, it in zip(trained, gradients, strict=True)}
     broken = [each for each, norm in norms.items() if not math.isfinite(norm)]
     if broken:
-        sentence = f"{len(broken)} of {len(norms)} parameters have a gradient that is not finite, the first is "
-        return Finding(name, "red", f"{sentence}{broken[0]}.", float(len(broken)))
+        sentence = f"The gradient of {len(broken)} of {len(norms)} parameters is not finite, the first is {broken[0]}."
+        return Finding(name, "red", sentence, float(len(broken)))
     missing = [each for each, gradient in zip(norms, gradients, strict=True) if gradient is None]
     at_zero, waiting = _at_zero({each: it for each, it in trained.items() if each not in missing}, norms, loss)
     frozen = [each for each, it in model.named_parameters() if not it.requires_grad and not _is_table(it)]
@@ -84,7 +85,7 @@ def check_gradients(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Findi
     listed = ", ".join(f"{part} {norm:.2g}" for part, norm in _shown(by_part).items())
     lacking = []
     if missing:
-        lacking.append(f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}.")
+        lacking.append(f"No gradient reaches {len(missing)} of {len(norms)} parameters, the first is {missing[0]}.")
     if at_zero:
         lacking.append(
             f"The gradient of {len(at_zero)} of {len(norms)} parameters is 0 now, the first is {at_zero[0]}."
@@ -92,8 +93,8 @@ def check_gradients(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Findi
     if lacking:
         return Finding(name, "amber", " ".join(lacking), float(len(missing) + len(at_zero)))
     if frozen:
-        sentence = f"{len(frozen)} parameters are frozen (requires_grad=False), the first is {frozen[0]}."
-        return Finding(name, "amber", sentence + " Training does not change them.", float(len(frozen)))
+        sentence = f"{counted(len(frozen), 'parameter')} with requires_grad=False, the first is {frozen[0]}."
+        return Finding(name, "amber", f"Training does not change {sentence}", float(len(frozen)))
     late = f", {len(waiting)} of them once matrices that are 0 now have changed" if waiting else ""
     sentence = f"Every parameter gets a gradient{late}; norms of the matrices by part: {listed}."
     if ratio > MAX_GRADIENT_RATIO:
