@@ -300,6 +300,9 @@ def test_every_tab_is_accessible_and_fits_a_phone(new_visitor, address, dark):
     page.goto(address)
     expect(page.locator(READY)).to_be_attached()
     assert page.evaluate("document.body.classList.contains('dark')") == dark
+    for scheme in ("light", "dark") if dark else ("dark", "light"):  # the system's, while the page is open
+        page.emulate_media(color_scheme=scheme)
+        expect(page.locator("body.dark")).to_have_count(int(scheme == "dark"))
     page.evaluate(ADD_STYLE, NO_TRANSITIONS)
     page.evaluate(AXE_SCRIPT)
     for tab in TABS:

@@ -66,9 +66,11 @@ function placeInput() {
   if (ask) document.querySelector("#tabs > .tab-wrapper")?.after(ask);
 }
 
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+
 /** Take the theme of the address, the one chosen earlier, or the system's, which a site without Gradio has no other way to follow. */
 function keepTheme() {
-  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  const system = systemIsDark.matches ? "dark" : "light";
   const theme = readAddress().get("__theme") ?? localStorage.getItem("attention-lab-theme") ?? system;
   document.body.classList.toggle("dark", theme === "dark");
 }
@@ -112,6 +114,7 @@ function loadLater() {
 }
 
 keepTheme();
+systemIsDark.addEventListener("change", keepTheme);
 keepDrafts();
 setTimeout(loadLater, LATER);
 explainWordsOf(document);
