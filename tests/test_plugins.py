@@ -21,6 +21,7 @@ from core.runs import RunError, RunFolder, check_resumable
 from core.runs.info import recorded_plugin
 from core.runs.load import load_run
 from core.runs.model_card import model_card
+from core.runs.plugin_versions import changed_plugins, missing_plugins
 from core.storage.errors import InputError, LabError
 from core.tasks import TASKS, build_task, fixed_pairs
 from core.training.history import EVALUATION_COLUMNS, TRAINING_COLUMNS, History
@@ -417,7 +418,7 @@ def train_stopped(tiny, root, plugin: Path) -> RunFolder:
     lab.train(tiny, root=root, name="mine")
     folder = RunFolder(root, "mine")
     folder.write_info(folder.read_info().model_copy(update={"status": "stopped", "step": 4}))
-    assert folder.changed_plugins() == ""
+    assert changed_plugins(folder.plugins()) == ""
     check_resumable(folder)
     forget()
     return folder
@@ -441,7 +442,7 @@ def test_a_plugin_that_has_changed_is_named_on_loading_and_refused_on_resuming(
     lab.load("mine", root=root)
     assert f"run='mine': {changed}" in caplog.text
     with monkeypatch.context() as patch:
-        patch.setattr("core.runs.folder.PLUGIN_FILES", {})
+        patch.setattr("core.runs.plugin_versions.PLUGIN_FILES", {})
         with pytest.raises(RunError, match=r"cannot be resumed: it was trained with --plugin mine.py .*; load it with"):
             check_resumable(folder)
     code, _, errors = core("resume", "--run", "mine")
@@ -470,7 +471,7 @@ def test_a_file_that_a_plugin_imports_is_recorded_and_named_when_it_has_changed(
     assert METRICS["mine"]([], []) == 10
     changed = "it was trained with another version of --plugin mine.py (its module helper_of_plugins.part: SHA-256 "
     changed += f"{hashes['helper_of_plugins.part'][:12]}…, now {new[:12]}…)"
-    assert folder.changed_plugins() == changed
+    assert changed_plugins(folder.plugins()) == changed
     with pytest.raises(RunError, match="cannot be resumed: it was trained with another version"):
         check_resumable(folder)
 
@@ -487,8 +488,8 @@ def test_of_many_imported_files_the_last_ones_have_a_joint_hash():
 def test_a_plugin_whose_name_is_not_ascii_is_recognized(tiny, root, tmp_path):
     folder = train_and_change(tiny, root, tmp_path / "größe.py")
     assert folder.read_info().provenance[0].plugins[0].name == "gr e.py"
-    assert folder.changed_plugins().startswith("it was trained with another version of --plugin gr e.py")
-    assert folder.missing_plugins() == ""
+    assert changed_plugins(folder.plugins()).startswith("it was trained with another version of --plugin gr e.py")
+    assert missing_plugins(folder.plugins()) == ""
 
 
 def test_a_public_page_refuses_plugins(tmp_path):

@@ -45,9 +45,8 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
-from core.config.preset import PLUGIN_FILES
 from core.config.tasks import NOT_HERE, SUBWORDS, VOCABULARY
-from core.runs.info import ACTIVE, FileHash, PluginFile, RunInfo, Status, recorded_name, recorded_plugin
+from core.runs.info import ACTIVE, PluginFile, RunInfo, Status
 from core.runs.names import (
     Naming,
     check_unique,
@@ -58,6 +57,7 @@ from core.runs.names import (
     validate_title,
     write_title,
 )
+from core.runs.plugin_versions import changed_plugins, missing_plugins
 from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than, previous_path, write_atomically
 from core.storage.errors import CheckpointError, LabError
 from core.storage.text_checksum import has_changed, with_checksum, without_checksum
@@ -239,7 +239,11 @@ class RunFolder:
         except OSError as error:
             raise self._read_error(f"preset.yaml cannot be read: {error.strerror or error}") from error
         except ConfigError as error:
-            reason = self.missing_plugins() or self.changed_plugins() or f"preset.yaml is damaged{self._remedy()}"
+            reason = (
+                missing_plugins(self.plugins())
+                or changed_plugins(self.plugins())
+                or f"preset.yaml is damaged{self._remedy()}"
+            )
             raise RunError(f"run={self.name!r}: {reason}: {error}") from error
 
     def has_preset(self) -> bool:
@@ -361,15 +365,13 @@ class RunFolder:
         except (OSError, RunError) as error:
             _log.info("%s: note %r cannot be added to run.json: %s", self.path, note, error)
 
-    def changed_plugins(self) -> str:
-        """Return which plugins are loaded in another version than the run was trained with, "" if there are none.
-
-        So are plugins that import another version of a module in their folder.
-        """
-        loaded = {plugin.name: plugin for plugin in map(recorded_plugin, PLUGIN_FILES, PLUGIN_FILES.values())}
-        texts = [_change(each, now) for each in self._plugins() if (now := loaded.get(each.name))]
-        changes = ", ".join(filter(None, texts))
-        return f"it was trained with another version of --plugin {changes}" if changes else ""
+    def plugins(self) -> list[PluginFile]:
+        """Return the plugins that the run was trained with, each as it was last; none if ``run.json`` is damaged."""
+        try:
+            sessions = self.written_info().provenance
+        except RunError:
+            return []
+        return list({each.name: each for session in sessions for each in session.plugins}.values())
 
     def lock(self) -> FileLock:
         """Acquire the folder's lock, delete the temporary files of an earlier holder, and return the acquired lock.
@@ -389,21 +391,6 @@ class RunFolder:
             raise RunError(f"run={self.name!r} {message}") from error
         delete_temporaries(self.path, names=self._written_under_lock())
         return lock
-
-    def missing_plugins(self) -> str:
-        """Return which plugins the run was trained with that are not loaded, "" if there are none."""
-        loaded = set(map(recorded_name, PLUGIN_FILES))
-        files = [each for each in self._plugins() if each.name not in loaded]
-        names = ", ".join(f"--plugin {each.name} (SHA-256 {each.sha256[:12]}…)" for each in files)
-        return f"it was trained with {names}" if names else ""
-
-    def _plugins(self) -> list[PluginFile]:
-        """Return the plugins that the run was trained with, each as it was last; none if ``run.json`` is damaged."""
-        try:
-            sessions = self.written_info().provenance
-        except RunError:
-            return []
-        return list({each.name: each for session in sessions for each in session.plugins}.values())
 
     def _preset_yaml(self) -> bytes:
         """Return the content of ``preset.yaml``; if it is missing, that in the best weights, or CheckpointError."""
@@ -474,22 +461,6 @@ class RunFolder:
             return True
 
 
-def _change(plugin: PluginFile, now: PluginFile) -> str:
-    """Return the name of a plugin and in which files it differs now, "" if in none.
-
-    Modules that only one of the two imports do not count: another file of it then differs too.
-    """
-    imports = {each.name: each for each in now.imports}
-    pairs = [(each, imports[each.name]) for each in plugin.imports if each.name in imports]
-    modules = [f"its module {old.name}: {_hashes(old, new)}" for old, new in pairs if old.sha256 != new.sha256]
-    own = [_hashes(plugin, now)] if plugin.sha256 != now.sha256 else []
-    return f"{plugin.name} ({'; '.join(own + modules)})" if own or modules else ""
-
-
-def _hashes(old: FileHash, new: FileHash) -> str:
-    return f"SHA-256 {old.sha256[:12]}…, now {new.sha256[:12]}…"
-
-
 def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
     """Refuse to resume a run that is shipped, is active, or has no training steps left.
 
@@ -510,9 +481,9 @@ def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
         raise RunError(f"run={folder.name!r} {NOT_HERE}; start that program again, with lab.watch(…, resume=True)")
     if info.status == "finished" and not (folder.last.exists() or previous_path(folder.last).exists()):
         raise RunError(f"run={folder.name!r} has finished, and no training state is left to continue from")
-    if missing := folder.missing_plugins():
+    if missing := missing_plugins(folder.plugins()):
         raise RunError(f"run={folder.name!r} cannot be resumed: {missing}; load it with --plugin, or train a new run")
-    if changed := folder.changed_plugins():
+    if changed := changed_plugins(folder.plugins()):
         raise RunError(f"run={folder.name!r} cannot be resumed: {changed}; load the earlier file, or train a new run")
     planned = folder.read_preset().training.steps
     if steps in (None, planned) and info.status == "finished" and info.step >= planned:

@@ -16,6 +16,7 @@ from core.interpret.trained import Trained, WeightsKind
 from core.models import assemble_model
 from core.runs.folder import RunError, RunFolder
 from core.runs.info import without_weights
+from core.runs.plugin_versions import changed_plugins
 from core.storage.tensor_file import CheckpointError, load_into, read_tensors, read_with_fallback
 from core.tasks import build_task
 
@@ -40,7 +41,7 @@ def load_run(path: Path, *, pairs: Path | None = None) -> Trained:
     if not folder.best.exists():
         why = NOT_HERE if preset.is_watched else without_weights(folder.read_info())
         raise RunError(f"run={folder.name!r} {why}")
-    if changed := folder.changed_plugins():
+    if changed := changed_plugins(folder.plugins()):
         _log.warning("run=%r: %s; its outputs may differ", folder.name, changed)
 
     def read(file: Path) -> Trained:
