@@ -136,6 +136,9 @@ def test_attention_of_other_families_has_a_row_for_each_token_produced(family, t
 
 def test_ablation_changes_another_run_and_leaves_this_one(run):
     without = run.ablate("cross.2")
+    both = run.ablate("cross.1.1").ablate("cross.2", "cross.1.1")
+    assert repr(both) == repr(run.ablate("cross.1.1", "cross.2"))
+    assert repr(without.ablate()) == repr(without)
     assert without.decode("4 8 2 9").output != ["9", "2", "8", "4"]
     assert without.evaluate(100).exact_match < 0.1 < run.evaluate(100).exact_match
     assert run.decode("4 8 2 9").output == ["9", "2", "8", "4"]
@@ -148,6 +151,10 @@ def test_ablation_changes_another_run_and_leaves_this_one(run):
     ("call", "message"),
     [
         (lambda run: run.ablate("cross", ablation="Zero"), "ablation='Zero' is not one of zero, mean"),
+        (
+            lambda run: run.ablate("cross.1.1").ablate("cross.2.1", ablation="mean"),
+            "ablation='mean' must be 'zero', as of what is ablated already: cross.1.1",
+        ),
         (lambda run: run.evaluate(-1), "sequences=-1 must be a whole number of at least 1"),
         (lambda run: run.score_heads(0), "sequences=0 must be a whole number of at least 1"),
         (lambda run: run.evaluate(9, split="valid"), "split='valid' is not one of train, validation, test"),

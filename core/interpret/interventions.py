@@ -116,6 +116,20 @@ class Interventions:
         parts = [f"{', '.join(map(str, self.ablated))} ablated ({self.ablation})"] if self.ablated else []
         return "; ".join(parts + [f"{head} follows {pattern}" for head, pattern in self.patterns])
 
+    def joined(self, more: "Interventions") -> "Interventions":
+        """Return these interventions and more of them.
+
+        Raises:
+            InputError: both ablate heads, and replace their output in different ways.
+        """
+        if self.ablated and more.ablated and self.ablation != more.ablation:
+            raise InputError(
+                f"ablation={more.ablation!r} must be {self.ablation!r}, as of what is ablated already: "
+                f"{', '.join(map(str, self.ablated))}"
+            )
+        ablated = tuple(dict.fromkeys([*self.ablated, *more.ablated]))
+        return Interventions(ablated, self.means or more.means, (*self.patterns, *more.patterns))
+
     def checked(self, heads: Sequence[Head]) -> "Interventions":
         """Return these interventions if a model with these heads supports them.
 

@@ -154,7 +154,7 @@ class Trained:
         return table.set_index(table["block"] + "." + table["layer"].astype(str) + "." + table["head"].astype(str))
 
     def ablate(self, *heads: str, ablation: Ablation = "zero", patterns: Iterable[str] = ()) -> "Trained":
-        """Return this model with heads ablated; this one itself stays as it is.
+        """Return this model with heads ablated, those included that already are; this one itself stays as it is.
 
         Args:
             heads: names of heads (``cross.2.1``), layers (``cross.2``) or blocks (``cross``).
@@ -163,13 +163,14 @@ class Trained:
                 ``position 3``.
 
         Raises:
-            InputError: the model has no such head, or ``ablation`` or a pattern is not valid.
+            InputError: the model has no such head, ``ablation`` or a pattern is not valid, or ``ablation`` is not that
+                of the heads that are already ablated.
         """
         from core.interpret.ablation import parse_interventions
 
         patterns = [patterns] if isinstance(patterns, str) else patterns
         parsed = parse_interventions(self.model, self.task, ablate=heads, patterns=patterns, ablation=ablation)
-        return replace(self, interventions=parsed)
+        return replace(self, interventions=self.interventions.joined(parsed).checked(self.model.heads))
 
     def patch(
         self, text: str, changed: str | None = None, *, step: int = 0, foil: str | None = None
