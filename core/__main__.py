@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     as_json = "--json" in words
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a console or file in another encoding may lack √ and →
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -47,16 +48,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report(error, as_json=as_json)
         return error.exit_code
     except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
     except OSError as error:
-        if error.errno not in _OF_THE_MACHINE or error.filename is None:
+        if error.errno not in _OF_THE_MACHINE:
             raise
-        _report(InputError(f"file={str(error.filename)!r}: {error.strerror}"), as_json=as_json)
+        if error.filename is None:  # Python names no file if one that is open cannot be written to
+            _drop_output()
+            place = "standard output, or a file of the command"
+        else:
+            place = f"file={str(error.filename)!r}"
+        _report(InputError(f"{place}: {error.strerror}"), as_json=as_json)
         return 2
     except KeyboardInterrupt:  # Ctrl+C, at a command that has nothing to save
         _print_error("interrupted", as_json=as_json)
         return 130
+
+
+def _open_closed_streams() -> None:
+    """Open the null device for streams that the caller closed (``>&-``), so that no file gets their descriptors."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):  # each takes the lowest free descriptor
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
+
+
+def _drop_output() -> None:
+    """Send what cannot be printed to the null device, since printing it would fail again at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Parser(argparse.ArgumentParser):
@@ -163,7 +184,8 @@ def _report(error: LabError, *, as_json: bool) -> None:
 
 def _print_error(message: str, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"error": message}), flush=True)
+        with contextlib.suppress(OSError):  # standard output is what failed
+            print(json.dumps({"error": message}), flush=True)
 
 
 class _CommandParser(_Parser):

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 
 import torch
@@ -35,15 +36,18 @@ def run(options: argparse.Namespace) -> int:
     out = options.out or LESSON_FOLDER
     if out.exists() and not out.is_dir():
         raise InputError(f"--out={out} is a file; it must be a folder")
+    folders = [out / lesson.name for lesson in lessons]
+    for folder in folders:  # before minutes of training
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise InputError(f"--out={out}: {folder.name} in it cannot be written to")
     torch.set_num_threads(1)
     known: dict = {}
     measured: dict[str, dict] = {}
-    for lesson in lessons:
+    for lesson, folder in zip(lessons, folders, strict=True):
         results = measured[lesson.name] = _measured(lesson, known)
-        path = out / lesson.name / RESULTS_FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (json.dumps(results, separators=(",", ":")) + "\n").encode())
         print("\n".join(_lines(lesson, results)), flush=True)
+        write_atomically(folder / RESULTS_FILE, (json.dumps(results, separators=(",", ":")) + "\n").encode())
     if options.json:
         print(json.dumps({"lessons": measured} if options.name == "all" else measured[options.name]))
     return 0

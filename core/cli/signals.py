@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+from tqdm import tqdm
+
 PATIENCE = 60.0  # seconds from the first signal to the end of the update that runs then
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
@@ -36,6 +38,16 @@ def stopped_by_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
         finally:
             for each, handler in previous.items():
                 signal.signal(each, handler)
+
+
+def print_or_stop(text: str, stop: Callable[[], None], bar: tqdm) -> None:
+    """Print a line above a progress bar. If it cannot be written, as its reader has gone, call ``stop`` to save."""
+    try:
+        bar.write(text, file=sys.stdout)
+        sys.stdout.flush()
+    except OSError as error:
+        stop()
+        print(f"standard output: {error.strerror}; training stops and is saved", file=sys.stderr)
 
 
 @contextlib.contextmanager

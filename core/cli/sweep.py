@@ -5,10 +5,11 @@ import contextlib
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 from tqdm import tqdm
 
-from core.cli.signals import stopped_by_signals
+from core.cli.signals import print_or_stop, stopped_by_signals
 from core.config.counting import counted
 from core.config.preset import PLUGIN_FILES
 from core.runs import DEFAULT_ROOT
@@ -53,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         at_a_time = f"on the cluster {options.ray}" if cluster else f"{jobs} at the same time"
         print(f"sweep {sweep.name}: {sweep.size}, {at_a_time}", flush=True)
         bar = stack.enter_context(tqdm(total=expected, desc=sweep.name, unit="run", file=sys.stderr, disable=None))
-        progress = _Progress(bar, sweep)
+        progress = _Progress(bar, sweep, stop=lambda: driver.stop())
         driver = Driver(
             folder, file, search, jobs=jobs, pairs=pairs, part=part, cluster=cluster, logs=logs, on_result=progress.show
         )
@@ -121,9 +122,9 @@ def _part(options: argparse.Namespace, sweep: Sweep) -> tuple[int, int] | None:
 class _Progress:
     """Prints a line for every run that ends, above a bar on the terminal, if there is one."""
 
-    def __init__(self, bar: tqdm, sweep: Sweep) -> None:
+    def __init__(self, bar: tqdm, sweep: Sweep, *, stop: Callable[[], None]) -> None:
         self.counts: Counter[str] = Counter({"done": 0, "skipped": 0, "pruned": 0, "failed": 0})
-        self._bar, self._metric = bar, sweep.goal.metric
+        self._bar, self._metric, self._stop = bar, sweep.goal.metric, stop
 
     def show(self, result: RunResult) -> None:
         """Show one result; runs that were done before are only counted."""
@@ -137,8 +138,7 @@ class _Progress:
         if result.value is not None:
             parts.append(f"{self._metric.replace('_', ' ')} {result.value:.6g}")
         parts += [f"{result.seconds:.1f} s", result.message]
-        self._bar.write("  ".join(filter(None, parts)), file=sys.stdout)
-        sys.stdout.flush()
+        print_or_stop("  ".join(filter(None, parts)), self._stop, self._bar)
 
 
 def _summary(sweep: Sweep, counts: Counter[str]) -> str:

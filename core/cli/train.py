@@ -14,7 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from core.cli.arguments import changed_preset, named_preset, pairs_from, preset_from, recorded_command
-from core.cli.signals import stopped_by_signals
+from core.cli.signals import print_or_stop, stopped_by_signals
 from core.config import Preset
 from core.evaluation.headline import bleu_name_of, headline_of
 from core.evaluation.significance import Spread
@@ -128,7 +128,7 @@ def train_with_bar(run: Training) -> None:
             if isinstance(event, EvaluationEvent):
                 known, overfits = overfits, run.history.overfitting(state.best_step)
                 if overfits and not known:
-                    bar.write(overfits, file=sys.stdout)
+                    print_or_stop(overfits, state.process_group.request_stop, bar)
             if isinstance(event, StepEvent) and state.process_group.should_stop():
                 break
 
@@ -236,7 +236,7 @@ def _show(event: Event, state: TrainingState, bar: tqdm) -> None:
     if isinstance(event, StepEvent):
         bar.update(1)
     elif isinstance(event, EvaluationEvent):
-        bar.write(_line(event, state), file=sys.stdout)
+        print_or_stop(_line(event, state), state.process_group.request_stop, bar)
 
 
 def _line(event: EvaluationEvent, state: TrainingState) -> str:
