@@ -96,7 +96,8 @@ def test_unknown_extensions_and_missing_files_are_refused(tmp_path):
         (b"a\tb\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\ty\n", "p.tsv", 2, "it has more than 65,536 bytes"),
         (b'a,b\nx,"y" z\n', "p.csv", 2, "it is not valid CSV"),
         (b'["a", "b"]\n{"source": "a"}\n', "p.jsonl", 2, "it must look like"),
-        (b'["a", "b"]\n["a", {}]\n', "p.jsonl", 2, "it must look like"),
+        (b'["a", "b"]\n["a", {}]\n', "p.jsonl", 2, "texts and numbers are read, but dict"),
+        (b'{"a": "x", "b": "y"}\n{"a": true, "b": "y"}\n', "p.jsonl", 2, "'a' is of the type bool"),
         (b'["a", "b"]\n["a", \n', "p.jsonl", 2, "it is not valid JSON"),
         (b'["a", "b"]\n' + b"[" * 60_000 + b"\n", "p.jsonl", 2, "it is not valid JSON"),
     ],
@@ -135,9 +136,22 @@ def test_an_empty_file_is_refused(tmp_path, content):
         ingest(tmp_path, content)
 
 
-def test_utf_16_is_refused_by_name(tmp_path):
-    with pytest.raises(InputError, match=r"'pairs.tsv' is UTF-16; save it as UTF-8"):
-        ingest(tmp_path, "a\tb\n".encode("utf-16"))
+def test_a_number_that_is_missing_is_an_empty_side(tmp_path):
+    content = b'{"source": 1.5, "target": "a"}\n{"source": NaN, "target": "b"}\n'
+    assert [row.source for row in rows_of(tmp_path, content, "p.jsonl")] == ["1.5", ""]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tb\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
+        (b"PK\x03\x04\x14\0\x06\0", "is a zip archive, as .xlsx is; save it as CSV, or unpack it"),
+        (b"a\tb\rc\td\r", "has lines that end with CR alone; save it with LF or CR LF"),
+    ],
+)
+def test_another_kind_of_file_is_refused_by_name(tmp_path, content: bytes, message: str):
+    with pytest.raises(InputError, match=re.escape(f"'pairs.tsv' {message}")):
+        ingest(tmp_path, content)
 
 
 # --- pairs file --------------------------------------------------------------------------------------------------

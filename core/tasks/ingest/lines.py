@@ -22,6 +22,7 @@ MAX_UNPACKED_BYTES, MAX_EXPANSION = 2**30, 20
 _REFUSED = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff]")  # categories Cc, without the tab, and Cs
 _PART = 2**20
 _GZIP = b"\x1f\x8b"
+_ZIP = b"PK\x03\x04"
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -128,6 +129,10 @@ def _check_start(file: BinaryIO, name: str) -> None:
         )
     if start.startswith(_UTF_16_MARKS):
         raise InputError(f"file={name[:60]!r} is UTF-16; save it as UTF-8")
+    if start.startswith(_ZIP):
+        raise InputError(f"file={name[:60]!r} is a zip archive, as .xlsx is; save it as CSV, or unpack it")
+    if b"\r" in start and b"\n" not in start:
+        raise InputError(f"file={name[:60]!r} has lines that end with CR alone; save it with LF or CR LF")
     file.seek(len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0)
 
 

@@ -9,6 +9,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -199,9 +200,11 @@ def _record_of(number: int, value: Any) -> Record:
         items = []
     fields: list[Field] = []
     names: list[str] = []
+    unread: list[str] = []
     for name, each in items[:MAX_FIELDS]:
         field = _field_of(each)
         if field is None:
+            unread.append(f"{name[:40]!r} is of the type {type(each).__name__}" if name else type(each).__name__)
             continue
         texts = field if isinstance(field, tuple) else (field,)
         if problem := next(filter(None, map(refused_character, texts)), None):
@@ -209,9 +212,10 @@ def _record_of(number: int, value: Any) -> Record:
         fields.append(field)
         names.append(name)
     if len(fields) < 2:
-        return Record(
-            number, problem=Problem("not a pair", 'it must look like {"source": "…", "target": "…"} or ["…", "…"]')
-        )
+        detail = 'it must look like {"source": "…", "target": "…"} or ["…", "…"]'
+        if unread:
+            detail = f"texts and numbers are read, but {', '.join(unread[:2])}"
+        return Record(number, problem=Problem("not a pair", detail))
     return Record(number, tuple(fields), tuple(names) if isinstance(value, dict) else ())
 
 
@@ -228,9 +232,9 @@ def _field_of(value: Any) -> Field | None:
     if isinstance(value, str):
         text = " ".join(value.split()) if "\n" in value or "\t" in value else value
         return unicodedata.normalize("NFC", text)
-    if value is None:
+    if value is None or value != value:  # NaN stands for what is missing, as in pandas
         return ""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         return tuple(unicodedata.normalize("NFC", " ".join(each.split())) for each in value)
