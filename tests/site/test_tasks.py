@@ -9,6 +9,7 @@ import torch
 from playwright.sync_api import Browser, Page
 
 from core.config import load_preset
+from core.generation.reading import read_input
 from core.models import build_model
 from core.runs import DEFAULT_ROOT, Run, RunFolder
 from core.runs.importing_models import import_model
@@ -75,11 +76,11 @@ def solved(scripts: Page):
     """Returns a function that tokenizes and solves texts with the scripts."""
     return lambda facts, texts: scripts.evaluate(
         """async ([facts, texts]) => {
-          const { tokenize, solve } = await window.tasks;
+          const { readInput, solve } = await window.tasks;
           return texts.map((text) => {
             try {
-              const symbols = tokenize(facts, text);
-              return { symbols, ...solve(facts, symbols) };
+              const read = readInput(facts, text);
+              return { ...read, ...solve(facts, read.symbols) };
             } catch (error) {
               return { problem: error.message };
             }
@@ -91,12 +92,16 @@ def solved(scripts: Page):
 
 def expected(task, model, text):
     try:
-        symbols = task.tokenize(text)
-        model.check_input_length(len(symbols))
-        symbols = task.src_vocab.decode(task.src_vocab.encode(symbols))
+        read = read_input(model, task, text)
     except InputError:
         return None
-    return {"symbols": symbols, "answer": task.answer(symbols), "sources": task.gold_alignment(symbols)}
+    symbols = read.symbols
+    return {
+        "symbols": symbols,
+        "note": read.note,
+        "answer": task.answer(symbols),
+        "sources": task.gold_alignment(symbols),
+    }
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -115,7 +120,7 @@ def test_typed_text_is_read_and_answered_as_by_the_program(solved, preset):
     for text, said, right in zip(texts, found, wanted, strict=True):
         assert ("problem" in said) == (right is None), text
         if right is not None:
-            assert said["symbols"] == right["symbols"], text
+            assert (said["symbols"], said["note"]) == (right["symbols"], right["note"]), text
             if preset == "plurals":
                 assert said["answer"] is None  # the site has no dictionary
                 continue

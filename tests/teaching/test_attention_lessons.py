@@ -385,7 +385,12 @@ def test_the_alignment_of_the_heads(decoded: Inspection, loaded: Trained):
     assert inspect(loaded.model, loaded.task, EXAMPLE, interventions=without).output == list("92284")
 
 
-@claim("alignment", "one verb, gave", "two parts, hat and gegeben, with three words between them", "cross all others")
+@claim(
+    "alignment",
+    "one verb, gave",
+    "two parts, hat and gegeben, with three words between them",
+    "the line from gave to gegeben crosses those of me, this and book",
+)
 def test_two_words_of_the_translation_read_one_of_the_source():
     lesson = load_attention_lesson("alignment")
     (figure,) = (each.figure for each in lesson.sections if each.figure and each.figure.kind == "reading")
@@ -396,6 +401,12 @@ def test_two_words_of_the_translation_read_one_of_the_source():
     head = found.maps.cross[1, 0, 0]  # the one that the ribbon opens with; see tests/browser/test_learn.py
     read = [found.source_labels[at].strip("▁") for at in head[:6].argmax(dim=-1)]
     assert read == ["Tom", "gave", "me", "this", "book", "gave"]
+    places = head[:6].argmax(dim=-1).tolist()
+    assert [word for word, place in zip(read[:5], places[:5], strict=True) if place > places[5]] == [
+        "me",
+        "this",
+        "book",
+    ]
     assert head[[1, 5], found.source_labels.index("▁gave")].min() > 0.8
 
 

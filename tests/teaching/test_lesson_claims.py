@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from core.teaching.bugs import new_state
 from core.teaching.doctor import examine_preset
 from core.teaching.lessons import lesson_names, load_lesson
 from core.text.vocab import PAD
@@ -299,11 +300,13 @@ def _(right, broken):
     assert [3, 2, 1] in [places[:3] for places in strongest]  # three symbols after BOS
 
 
-@claim("no-embedding-scaling", "about six times as large as the embeddings they are added to")
+@claim("no-embedding-scaling", "about four times as large as the embeddings they are added to")
 def _(_, broken):
-    model = load_lesson("no-embedding-scaling").broken.model
     assert finding(broken, "embedding scaling")["figure"] == pytest.approx(1, abs=0.01)
-    assert model.d_model**0.5 == pytest.approx(6, abs=0.5)
+    for side in ("src_embedding", "tgt_embedding"):
+        added = getattr(new_state(load_lesson("no-embedding-scaling").broken).model, side)
+        embeddings = added.tokens.weight[1:].pow(2).mean().sqrt()  # without PAD, which is zero
+        assert (added.positions.pow(2).mean().sqrt() / embeddings).item() == pytest.approx(4, abs=0.5)
 
 
 @claim("no-embedding-scaling", "solves it sooner than the correct one", "The curves show nothing")

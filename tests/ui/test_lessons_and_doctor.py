@@ -36,6 +36,12 @@ def test_every_second_piece_of_a_paragraph_is_code(runs):
     assert code == "softmax(dim=-1)"
 
 
+def test_a_link_to_a_lesson_that_does_not_exist_says_so(runs):
+    assert call(lesson_view(VisitorRuns(runs)), "lesson", {"name": "tokenz"}) == {
+        "error": "There is no lesson “tokenz”."
+    }
+
+
 @pytest.mark.parametrize("request_", [{"name": "../x"}, {}, {"name": "a" * 500}, {"name": 3}])
 def test_malformed_lesson_requests_return_an_error(request_, runs):
     assert set(call(lesson_view(VisitorRuns(runs)), "lesson", request_)) == {"error"}

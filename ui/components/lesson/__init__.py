@@ -71,7 +71,9 @@ def listed_symptoms(_request: LessonRequest) -> dict[str, Any]:
 
 
 def lesson(request: LessonRequest) -> dict[str, Any]:
-    """Return the requested lesson as plain data."""
+    """Return the requested lesson as plain data; the name may be that of a link."""
+    if request.name not in lesson_names():
+        raise InputError(f"There is no lesson “{request.name[:60]}”.")
     return lesson_value(load_lesson(request.name))
 
 

@@ -2,8 +2,8 @@
 
 import { EOS, UNK } from "./model.js";
 import { meanMass, packed, withoutEos } from "./snapshots.js";
-import { inWords, noteOn, wordsOf } from "./subwords.js";
-import { solve, tokenize } from "./tasks.js";
+import { inWords, wordsOf } from "./subwords.js";
+import { readInput, solve } from "./tasks.js";
 
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
 const CANDIDATES = 5;
@@ -18,7 +18,7 @@ export function softmax(logits) {
 /** Decode a text with a model; heads or layers that are named in `ablated` are switched off. */
 export async function decodeText(model, text, ablated = []) {
   const { facts } = model;
-  const symbols = tokenize(facts, text);
+  const { symbols, note } = readInput(facts, text);
   const source = [1, ...symbols.map((token) => (token === "<UNK>" ? UNK : facts.source_tokens.indexOf(token))), EOS];
   await model.open(); // the time of a decode is not that of opening its graphs
   const started = performance.now();
@@ -33,7 +33,7 @@ export async function decodeText(model, text, ablated = []) {
   const scores = gold.length ? meanMass([maps[block]], [tokens], { src: [source], gold: [gold] }, block) : null;
   const stopped = tokens.at(-1) === EOS;
   return {
-    symbols, source, tokens, output, expected: answer, stopped, milliseconds, probabilities, maps, gold, scores, ablated,
+    symbols, note, source, tokens, output, expected: answer, stopped, milliseconds, probabilities, maps, gold, scores, ablated,
     correct: answer && stopped && output.join("\n") === answer.join("\n"),
     produced: tokens.map((id) => facts.target_tokens[id]),
     ...inWords(facts, symbols, tokens.map((id) => facts.target_tokens[id]), answer),
@@ -41,12 +41,12 @@ export async function decodeText(model, text, ablated = []) {
 }
 
 /** The value of the component "answer", with a record of `recordOf` for the ribbon. */
-export function answerValue(facts, { texts = null, symbols, output, expected, correct, stopped, milliseconds, tokens, produced, probabilities, ablated }, record) {
+export function answerValue(facts, { texts = null, symbols, note, output, expected, correct, stopped, milliseconds, tokens, produced, probabilities, ablated }, record) {
   const best = (row) => row.map((probability, id) => ({ token: facts.target_tokens[id], probability }))
     .sort((a, b) => b.probability - a.probability).slice(0, CANDIDATES);
   const logProb = tokens.reduce((sum, id, step) => sum + Math.log(probabilities[step][id]), 0);
   return {
-    texts, input: symbols, output, expected, correct, stopped, note: texts ? noteOn(symbols) : "", milliseconds, log_prob: logProb, n_best: [], record,
+    texts, input: symbols, output, expected, correct, stopped, note, milliseconds, log_prob: logProb, n_best: [], record,
     unsure: facts.confidence_threshold == null || ablated.length ? null : logProb / tokens.length < facts.confidence_threshold,
     steps: tokens.map((id, step) => ({
       token: produced[step], read: step ? produced[step - 1] : BOS_TOKEN, probability: probabilities[step][id], forced: false, candidates: best(probabilities[step]),

@@ -11,7 +11,7 @@ import { Problem } from "./problem.js";
 import { actionsOf, feedOf, listRuns, partsOf, replayOf, snapshotOf } from "./replies.js";
 import { readRunFile, writeRunFile } from "./run_file.js";
 import { addRun, deleteRun, isTitle, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
-import { tokenize } from "./tasks.js";
+import { readInput } from "./tasks.js";
 import { countExact, readPairs } from "./training.js";
 import { isRounded } from "./weights.js";
 
@@ -97,7 +97,7 @@ export const functions = {
   async readable({ run, text }) {
     const { facts } = await openLab((await runOf(run)).lab);
     try {
-      tokenize(facts, text);
+      readInput(facts, text);
     } catch {
       return { is: false };
     }

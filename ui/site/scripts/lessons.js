@@ -7,7 +7,7 @@ import { BOS, EOS, PAD, openLab } from "./model.js";
 import { Problem } from "./problem.js";
 import { modelOf, runOf, stepOf } from "./runs.js";
 import { replayOf } from "./replies.js";
-import { solve, tokenize } from "./tasks.js";
+import { readInput, solve } from "./tasks.js";
 
 const SEQUENCES = 500; // held-out inputs of an ablation
 const MAX_TOKENS = 12; // of an input, so that every figure stays readable
@@ -65,7 +65,7 @@ function answerOfDecode(model, { symbols, tokens, probabilities }) {
 }
 
 function symbolsOf({ facts }, text) {
-  const symbols = tokenize(facts, text);
+  const { symbols } = readInput(facts, text);
   if (symbols.length > MAX_TOKENS) throw new Problem("The input has more than " + MAX_TOKENS + " tokens; the figures of a lesson show at most that many.");
   return { symbols, source: [BOS, ...symbols.map((symbol) => facts.source_tokens.indexOf(symbol)), EOS] };
 }

@@ -5,7 +5,6 @@ import { Problem } from "./problem.js";
 
 const SPACE = "▁"; // stands for the space before a word
 const BYTE = /^<0x([0-9A-F]{2})>$/;
-const NAMED = 8; // characters at most in a message
 const SPECIAL = ["<PAD>", "<BOS>", "<EOS>", "<UNK>"];
 const isByte = (piece) => BYTE.test(piece);
 const encoder = new TextEncoder();
@@ -46,26 +45,12 @@ function joinPieces(pieces) {
   return new TextDecoder().decode(Uint8Array.from(bytes)).replace(/^ /, "");
 }
 
-/** The characters that only bytes spell, white space aside, each once, and the number of other pieces. */
-function spelledInBytes(pieces) {
-  const others = pieces.filter((piece) => !isByte(piece) && piece !== SPACE).length;
+/** { parts, isAll }: the characters that only bytes spell, white space aside, each once, and whether they are all there is. */
+export function spelledInBytes(pieces) {
+  const isAll = pieces.every((piece) => isByte(piece) || piece === SPACE);
   const runs = pieces.map((piece) => (isByte(piece) ? piece : " ")).join("").split(" ").filter(Boolean);
   const spelled = runs.map((run) => joinPieces(run.match(/<0x[0-9A-F]{2}>/g))).join("").replace(/\s/gu, "");
-  return [[...new Set(spelled)], others];
-}
-
-const named = (unknown) => unknown.slice(0, NAMED).join(", ") + (unknown.length > NAMED ? " and " + (unknown.length - NAMED) + " more" : "");
-
-/** Refuse a text of which the vocabulary has nothing. */
-export function checkKnown(pieces) {
-  const [unknown, others] = spelledInBytes(pieces);
-  if (unknown.length && !others) throw new Problem("The model’s vocabulary has nothing of this input: " + named(unknown) + ".");
-}
-
-/** What of a text the vocabulary does not have, or "". */
-export function noteOn(pieces) {
-  const [unknown] = spelledInBytes(pieces);
-  return unknown.length ? "not in the vocabulary, read as bytes: " + named(unknown) : "";
+  return { parts: [...new Set(spelled)], isAll };
 }
 
 /** The text of tokens without the special ones. */

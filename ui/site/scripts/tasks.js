@@ -2,10 +2,16 @@
 // that the site trains. A test compares them with the program's.
 
 import { Problem } from "./problem.js";
-import { checkKnown, splitText } from "./subwords.js";
+import { spelledInBytes, splitText } from "./subwords.js";
 
-/** Split typed text into the tokens of a task; throws a Problem that says what is wrong with it. */
-export function tokenize(facts, text) {
+const NAMED = 8; // unknown characters or words at most in a message
+const SHOWN_CHARACTERS = 20; // of an unknown word
+
+/**
+ * Split typed text into the tokens of a task, { symbols, note }; the note says what of it the vocabulary does not have,
+ * or is "". Throws a Problem that says what is wrong with the text.
+ */
+export function readInput(facts, text) {
   const { task, examples, source_tokens, first_symbol, has_unk, model } = facts;
   const typed = (task.reads === "letters" ? text : text.replaceAll(",", " ")).trim();
   if (!typed) throw new Problem("The input is empty; an example: " + examples[0]);
@@ -13,16 +19,25 @@ export function tokenize(facts, text) {
   if (tokens.length + 2 > model.max_seq_len) {
     throw new Problem("The input has " + tokens.length.toLocaleString("en") + " tokens, " + (tokens.length + 2).toLocaleString("en") + " with <BOS> and <EOS>; this model reads " + model.max_seq_len + ".");
   }
-  if (task.reads === "subwords") {
-    checkKnown(tokens);
-    return tokens;
-  }
   const known = source_tokens.slice(first_symbol);
-  return tokens.map((token, at) => {
-    if (known.includes(token)) return token;
-    if (has_unk) return "<UNK>";
-    throw new Problem("“" + token.slice(0, 20) + "” at position " + (at + 1) + " is not one of " + known.slice(0, 12).join(" ") + (known.length > 12 ? " …" : "") + ".");
-  });
+  const isUnknown = (token) => !known.includes(token);
+  const inBytes = task.reads === "subwords";
+  const unknownAt = inBytes ? -1 : tokens.findIndex(isUnknown);
+  if (unknownAt >= 0 && !has_unk) {
+    throw new Problem("“" + tokens[unknownAt].slice(0, SHOWN_CHARACTERS) + "” at position " + (unknownAt + 1) + " is not one of " + known.slice(0, 12).join(" ") + (known.length > 12 ? " …" : "") + ".");
+  }
+  const unknown = inBytes ? spelledInBytes(tokens) : { parts: [...new Set(tokens.filter(isUnknown))], isAll: tokens.every(isUnknown) };
+  if (unknown.parts.length && unknown.isAll) throw new Problem("The model’s vocabulary has nothing of this input: " + named(unknown.parts) + ".");
+  return {
+    symbols: inBytes ? tokens : tokens.map((token) => (isUnknown(token) ? "<UNK>" : token)),
+    note: unknown.parts.length ? "not in the vocabulary, read as " + (inBytes ? "bytes" : "<UNK>") + ": " + named(unknown.parts) : "",
+  };
+}
+
+/** Unknown characters or words as a list of at most eight. */
+function named(unknown) {
+  const shown = unknown.slice(0, NAMED).map((each) => each.slice(0, SHOWN_CHARACTERS).trim() || "white space");
+  return shown.join(", ") + (unknown.length > NAMED ? " and " + (unknown.length - NAMED) + " more" : "");
 }
 
 const cases = { "as-is": (text) => text, lower: (text) => text.toLowerCase().normalize("NFC"), upper: (text) => text.toUpperCase().normalize("NFC") };
