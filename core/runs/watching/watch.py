@@ -4,6 +4,7 @@ import atexit
 import json
 import logging
 import math
+import operator
 import sys
 import time
 import warnings
@@ -17,7 +18,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from core.evaluation.headline import HeadlineFigure
-from core.interpret.any_module.calling import Forward, ModelCall, module_of
+from core.interpret.any_module.calling import Forward, ModelCall, described, module_of
 from core.interpret.any_module.tables import Vocab
 from core.interpret.health_course import health_steps
 from core.interpret.snapshots import is_snapshot_step
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_FLUSHES, SECONDS_BETWEEN_INFOS, SECONDS_BETWEEN_MAPS = 0.5, 2.0, 5.0
 NORM_SHARE = 0.003  # of the time of an update that measuring its gradient may take
 MAX_STEPS = 1_000_000_000
+ENDED: tuple[Status, ...] = ("finished", "stopped", "failed")
 SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
 _log = logging.getLogger(__name__)
 
@@ -99,9 +101,9 @@ def watch(
         raise InputError("model is sharded by FSDP: all processes compute it together, so one alone cannot watch it")
     if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank():
         return _NotWatching()
-    for field, value, least in (("every", every, 1), ("steps", steps, 1), ("step", step, 0)):
-        if value is not None and not least <= value <= MAX_STEPS:
-            raise InputError(f"{field}={value} must be from {least} to {MAX_STEPS:,}")
+    every = None if every is None else _count("every", every, 1)
+    steps = None if steps is None else _count("steps", steps, 1)
+    step = None if step is None else _count("step", step, 0)
     while isinstance(forward, DistributedDataParallel | DataParallel):  # whose forward waits for the other processes
         forward = forward.module
     module = module_of(forward, model)
@@ -182,26 +184,29 @@ class Watch:
                 takes long beside an update, not at every step. ``clip_grad_norm_`` returns the norm before clipping.
 
         Raises:
-            InputError: the step is before the last one, or the loss is not one number.
+            InputError: the step is before the last one or not a whole number, or another value is not one number. The
+                update is not recorded.
         """
         if self._is_closed:
             return
-        self._pace.begin()
-        number = self.last_step + 1 if step is None else step
+        number = self.last_step + 1 if step is None else _count("step", step, 0)
         if number < self.last_step:
-            self._pace.end()
             raise InputError(f"step={number} must not be below {self.last_step}, the last step that was recorded")
+        value = None if loss is None else _kept("loss", loss)
+        rate = None if learning_rate is None else _kept("learning_rate", learning_rate)
+        norm = None if gradient_norm is None else _kept("gradient_norm", gradient_norm)
+        self._pace.begin()
         is_new, self.last_step = number > self.last_step, number
-        if loss is not None:
-            value = _kept(loss)
-            rate = self._learning_rate() if learning_rate is None else learning_rate
-            norm = self._gradient_norm() if gradient_norm is None else gradient_norm
+        if value is not None:
+            rate = self._learning_rate() if rate is None else rate
+            norm = self._gradient_norm() if norm is None else norm
             self._pending.append((number, value, rate, norm))
         if is_new and self._pace.is_due(number):
             self._evaluate()
         if time.perf_counter() - self._flushed > SECONDS_BETWEEN_FLUSHES:
             self._write(self._flush)
         self._pace.end()
+        self._warn()
 
     def diagnose(self, *, bos: int | None = None, eos: int | None = None, **options: Any) -> Examination | None:
         """Examine the model on the watched batch, see ``lab.diagnose``; the page shows the findings with the run.
@@ -227,6 +232,7 @@ class Watch:
         if not self._is_closed:
             content = json.dumps(found.as_data()).encode()
             self._write(lambda: write_atomically(self._folder.examination_file, content))
+            self._warn()
         return found
 
     def close(self, status: Status = "finished", message: str = "") -> None:
@@ -235,19 +241,27 @@ class Watch:
         Args:
             status: "finished", "stopped" or "failed".
             message: the reason, which the page shows.
+
+        Raises:
+            InputError: ``status`` is none of these.
         """
         if self._is_closed:
             return
-        self._write(self._flush)
-        if self._evaluated != self.last_step and status == "finished":
-            self._evaluate(is_last=True)
-        self._notes += [message] if message else []
-        self._write(lambda: self._save(status))
-        self._is_closed = True
-        if self._hook is not None:
-            self._hook.remove()
-        atexit.unregister(self._at_exit)
-        self._lock.release()
+        if status not in ENDED:
+            raise InputError(f"status={status!r:.60} is not one of {', '.join(ENDED)}")
+        try:
+            self._write(self._flush)
+            if self._evaluated != self.last_step and status == "finished":
+                self._evaluate(is_last=True)
+            self._notes += [str(message)] if message else []
+            self._write(lambda: self._save(status))
+        finally:
+            self._is_closed = True
+            if self._hook is not None:
+                self._hook.remove()
+            atexit.unregister(self._at_exit)
+            self._lock.release()
+        self._warn()
 
     def __enter__(self) -> "Watch":
         return self
@@ -283,9 +297,9 @@ class Watch:
         self.last_step = max(self.info.step, *history.points()["step"], 0) if step is None else step
         has_chosen = preset.training.evaluate_every > 1
         self._pace = Pace(every or (preset.training.evaluate_every if has_chosen else None), is_fixed=every is not None)
-        self._is_closed, self._notes = False, list[str]()
+        self._is_closed, self._notes, self._unsaid = False, list[str](), list[str]()
         self._say(self._batch.note)
-        self._pending: list[tuple[int, torch.Tensor | float, float, torch.Tensor | float]] = []
+        self._pending: list[tuple[int, torch.Tensor | float, torch.Tensor | float, torch.Tensor | float]] = []
         self._losses: list[float] = []  # since the last evaluation
         self._norm_every = 1
         history.rewind(self.last_step, evaluated_step=self.last_step - 1)  # this step is evaluated again below
@@ -309,6 +323,7 @@ class Watch:
         self._has_new_maps = True
         self._evaluate(is_last=True)
         self._save("training")
+        self._warn()
 
     # ---- evaluating
 
@@ -375,15 +390,15 @@ class Watch:
 
     def _convert(self) -> None:
         """Move what was recorded since the last call into the history."""
-        for step, loss, rate, norm in self._pending:
+        pending, self._pending = self._pending, []
+        for step, loss, rate, norm in pending:
             value = float(loss)
             if not math.isfinite(value):
                 self._say(f"the loss is {value} at step {step}")
             elif step > self._last_point:
-                self._metrics.add(StepEvent(step, value, rate, _finite(float(norm)), math.nan))
+                self._metrics.add(StepEvent(step, value, _finite(rate), _finite(norm), math.nan))
                 self._last_point = step
                 self._losses.append(value)
-        self._pending.clear()
 
     def _flush(self) -> None:
         """Append new metrics; write the rest if enough time has passed since it was last written."""
@@ -430,11 +445,16 @@ class Watch:
             self._flushed = time.perf_counter()  # wait before the next attempt
 
     def _say(self, note: str) -> None:
-        """Add a note to the run's message; the first of a kind is a warning too."""
+        """Add a note to the run's message; the first of a kind is a warning too, see ``_warn``."""
         kind = note.split(" at step ")[0].split(" (")[0]
         if note and not any(each.startswith(kind) for each in self._notes):
             self._notes.append(note)
-            warnings.warn(f"run={self.name!r}: {note}", stacklevel=4)
+            self._unsaid.append(note)
+
+    def _warn(self) -> None:
+        """Give the warnings after everything else is done: ``python -W error`` makes exceptions of them."""
+        while self._unsaid:
+            warnings.warn(f"run={self.name!r}: {self._unsaid.pop(0)}", stacklevel=3)
 
     def _at_exit(self) -> None:
         """Close the run when the program ends; it failed if an exception ended the program."""
@@ -474,14 +494,29 @@ def _as_pairs(batch: WatchedBatch, filler: int | None) -> tuple[torch.Tensor | N
     return None if batch.tgt_in is None else batch.src, whole
 
 
-def _kept(loss: torch.Tensor | float) -> torch.Tensor | float:
-    """Return a loss as a number or, from a device for which reading it would wait, as a tensor to be read later."""
-    if not isinstance(loss, torch.Tensor):
-        return float(loss)
-    if loss.numel() != 1:
-        raise InputError(f"loss is a tensor {tuple(loss.shape)}; it must be one number")
-    return loss.item() if loss.is_cpu else loss.detach().clone()
+def _count(field: str, value: Any, least: int) -> int:
+    """Return a number of updates that Python, NumPy or PyTorch counts; InputError if it is none from ``least`` on."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{field}={value!r:.60} must be a whole number") from None
+    if not least <= number <= MAX_STEPS:
+        raise InputError(f"{field}={number} must be from {least} to {MAX_STEPS:,}")
+    return number
 
 
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else math.nan
+def _kept(field: str, value: Any) -> torch.Tensor | float:
+    """Return a value as a number or, from a device for which reading it would wait, as a tensor to be read later."""
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1 or value.is_complex():
+            raise InputError(f"{field} is {described(value)}; it must be one number")
+        return value.item() if value.is_cpu else value.detach().clone()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{field}={value!r:.60} must be one number") from None
+
+
+def _finite(value: torch.Tensor | float) -> float:
+    number = float(value)
+    return number if math.isfinite(number) else math.nan

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -323,11 +324,52 @@ def test_steps_must_not_go_back_and_a_loss_is_one_number(tmp_path):
     watch.step(0.5, step=8, learning_rate=0.1, gradient_norm=2.0)
     with pytest.raises(InputError, match="step=7 must not be below 8"):
         watch.step(0.5, step=7)
-    with pytest.raises(InputError, match=r"loss is a tensor \(2,\); it must be one number"):
+    with pytest.raises(InputError, match=r"loss is a tensor \(2,\) float32; it must be one number"):
         watch.step(torch.ones(2))
     watch.close()
     points = Runs(tmp_path)["mine"].history.points()
     assert points == {"step": [8], "loss": [0.5], "learning_rate": [0.1], "gradient_norm": [2.0]}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("loss", torch.ones(2), r"loss is a tensor \(2,\) float32; it must be one number"),
+        ("step", 2.5, r"step=2\.5 must be a whole number"),
+        ("step", torch.ones(2), r"step=tensor\(\[1., 1.\]\) must be a whole number"),
+        ("step", 10**12, "step=1000000000000 must be from 0 to 1,000,000,000"),
+        ("learning_rate", [0.1], r"learning_rate=\[0\.1\] must be one number"),
+        ("gradient_norm", torch.ones(2), r"gradient_norm is a tensor \(2,\) float32; it must be one number"),
+    ],
+)
+def test_a_wrong_value_is_refused_where_it_is_passed_and_the_run_goes_on(tmp_path, field, value, message):
+    watch = lab.watch(made()[0], BATCH, name="mine", root=tmp_path, **OPTIONS)
+    with pytest.raises(InputError, match=message):
+        watch.step(**{"loss": 1.0} | {field: value})
+    with pytest.raises(InputError, match="status='done' is not one of finished, stopped, failed"):
+        watch.close("done")
+    watch.step(0.5)
+    watch.step(torch.tensor(0.25), step=np.int64(2), learning_rate=torch.tensor([0.5]), gradient_norm=np.float32(2))
+    watch.step(0.125, step=torch.tensor(3), learning_rate=math.inf, gradient_norm=math.inf)
+    watch.close()
+    run = Runs(tmp_path)["mine"]
+    assert (run.info.status, run.info.step) == ("finished", 3)
+    assert run.history.points() == {
+        "step": [1, 2, 3],
+        "loss": [0.5, 0.25, 0.125],
+        "learning_rate": [None, 0.5, None],
+        "gradient_norm": [None, 2.0, None],
+    }
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_made_an_exception_comes_after_everything_is_written(tmp_path):
+    watch = lab.watch(made()[0], BATCH, name="mine", root=tmp_path, **OPTIONS)
+    watch.step(math.nan)
+    with pytest.raises(UserWarning, match="the loss is nan at step 1"):
+        watch.close()
+    info = Runs(tmp_path)["mine"].info
+    assert (info.status, info.message) == ("finished", "the loss is nan at step 1")
 
 
 def test_the_interval_costs_the_share_that_it_may(monkeypatch):
