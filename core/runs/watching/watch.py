@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import operator
+import shutil
 import sys
 import time
 import warnings
@@ -24,7 +25,7 @@ from core.interpret.health_course import health_steps
 from core.interpret.snapshots import is_snapshot_step
 from core.models import count_parameters
 from core.runs.folder import DEFAULT_ROOT, RunFolder
-from core.runs.info import RunInfo, Status
+from core.runs.info import MAX_STEPS, RunInfo, Status
 from core.runs.metrics_file import MetricsFile
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_FLUSHES, SECONDS_BETWEEN_INFOS, SECONDS_BETWEEN_MAPS = 0.5, 2.0, 5.0
 NORM_SHARE = 0.003  # of the time of an update that measuring its gradient may take
-MAX_STEPS = 1_000_000_000
 ENDED: tuple[Status, ...] = ("finished", "stopped", "failed")
 SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
 _log = logging.getLogger(__name__)
@@ -114,7 +114,12 @@ def watch(
         folder = to_resume(Path(root), name)
     else:
         folder = created(Path(root), name, preset_of(forward, module, watched, every=every, steps=steps))
-    return Watch(folder, call, module, watched, pad=pad, optimizer=optimizer, every=every, step=step)
+    try:
+        return Watch(folder, call, module, watched, pad=pad, optimizer=optimizer, every=every, step=step)
+    except BaseException:
+        if not resume:  # otherwise an empty run would keep the name
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 class Watch:

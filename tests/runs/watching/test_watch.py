@@ -370,6 +370,18 @@ def test_a_warning_that_is_made_an_exception_comes_after_everything_is_written(t
         watch.close()
     info = Runs(tmp_path)["mine"].info
     assert (info.status, info.message) == ("finished", "the loss is nan at step 1")
+    with pytest.raises(UserWarning, match="no heads"):
+        lab.watch(styles.Recurrent(attends=False), BATCH, name="other", root=tmp_path, pad=0)
+    assert list(Runs(tmp_path)) == ["mine"]
+
+
+def test_a_training_of_more_than_a_million_updates_is_continued(tmp_path):
+    model, _ = made()
+    with lab.watch(model, BATCH, name="mine", root=tmp_path, step=1_500_000, **OPTIONS) as watch:
+        watch.step(1.0)
+    with lab.watch(model, BATCH, name="mine", root=tmp_path, resume=True, **OPTIONS) as watch:
+        assert watch.last_step == 1_500_001
+    assert [each.step for each in Runs(tmp_path)["mine"].info.provenance] == [1_500_000, 1_500_001]
 
 
 def test_the_interval_costs_the_share_that_it_may(monkeypatch):
