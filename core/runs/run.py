@@ -264,7 +264,8 @@ class Runs:
     """
 
     def __init__(self, root: Path, *, pairs: Path | None = None) -> None:
-        self.root, self.pairs, self.cache = root, pairs, RunCache()
+        self.root, self.cache = root.absolute(), RunCache()  # a program may change its working directory meanwhile
+        self.pairs = None if pairs is None else pairs.absolute()
 
     def __getitem__(self, name: str) -> Run:
         """Return a run; ``name`` may be untrusted input.

@@ -36,6 +36,18 @@ def test_a_run_that_does_not_exist_is_refused_by_name(root, name, message):
         Runs(root)[name]
 
 
+def test_a_relative_folder_is_the_one_meant_when_it_was_passed(tmp_path, monkeypatch, tiny):
+    monkeypatch.chdir(tmp_path)
+    runs, folder = Runs(Path("runs"), pairs=Path("pairs.tsv")), RunFolder(Path("runs"), "mine")
+    run = runs.create(tiny.with_changes({"training.steps": 2, "training.warmup_steps": 1}), name="mine")
+    monkeypatch.chdir("/")
+    with run.training() as events:
+        for _ in events:
+            pass
+    assert (run.info.status, list(runs), folder.exists()) == ("finished", ["mine"], True)
+    assert runs["mine"].pairs == tmp_path / "pairs.tsv"
+
+
 def test_what_a_run_tells_is_what_its_files_say_now(trained):
     """Each property is read again after its file has changed, and not before."""
     run = Runs(trained)["done"]
