@@ -24,7 +24,7 @@ from core.interpret.any_module.tables import Vocab
 from core.interpret.health_course import health_steps
 from core.interpret.snapshots import is_snapshot_step
 from core.models import count_parameters
-from core.runs.folder import DEFAULT_ROOT, RunFolder
+from core.runs.folder import DEFAULT_ROOT, RunError, RunFolder
 from core.runs.info import MAX_STEPS, RunInfo, Status
 from core.runs.metrics_file import MetricsFile
 from core.runs.provenance import begin_session, with_session
@@ -48,6 +48,7 @@ NORM_SHARE = 0.003  # of the time of an update that measuring its gradient may t
 ENDED: tuple[Status, ...] = ("finished", "stopped", "failed")
 SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
 _log = logging.getLogger(__name__)
+_open_watches: dict[Path, "Watch"] = {}  # of this process, by the path of the run
 
 
 def watch(
@@ -93,8 +94,8 @@ def watch(
 
     Raises:
         InputError: the batch or a number cannot be used, the model does not return logits, or it is sharded by FSDP.
-        RunError: there is a run of that name and ``resume`` is False, or there is none to resume; or another process
-            writes to it.
+        RunError: there is a run of that name and ``resume`` is False, or there is none to resume; or another process,
+            or a watch that was not closed, writes to it.
     """
     module = module_of(forward, model)
     if module is not None and any(type(each).__name__.startswith(SHARDED) for each in module.modules()):
@@ -110,6 +111,11 @@ def watch(
     call = ModelCall(forward, batch_first, () if pad is None else (pad,))
     watched = WatchedBatch(call, module, batch, pad=pad, src_vocab=src_vocab, tgt_vocab=tgt_vocab)
     watched.evaluate()  # before there is a folder
+    if name is not None and (other := _open_watches.get(RunFolder(Path(root), name).path)):
+        raise RunError(
+            f"run={name!r} is still watched by this program, at step {other.last_step:,}; call close() of that watch "
+            "first, then pass resume=True to go on with the run, or choose another name"
+        )
     if resume:
         folder = to_resume(Path(root), name)
     else:
@@ -165,6 +171,7 @@ class Watch:
         inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it, and its wrapper takes no hooks
         self._hook = inner.register_step_pre_hook(lambda *_: self._note_rate()) if inner is not None else None
         atexit.register(self._at_exit)
+        _open_watches[folder.path] = self
 
     @property
     def name(self) -> str:
@@ -262,6 +269,7 @@ class Watch:
             self._write(lambda: self._save(status))
         finally:
             self._is_closed = True
+            _open_watches.pop(self._folder.path, None)
             if self._hook is not None:
                 self._hook.remove()
             atexit.unregister(self._at_exit)

@@ -140,9 +140,12 @@ def test_a_run_of_that_name_is_continued_or_refused(tmp_path):
         lab.watch(model, BATCH, name="other", root=tmp_path, resume=True, **OPTIONS)
     with lab.watch(model, BATCH, name="mine", root=tmp_path, resume=True, step=7, **OPTIONS) as watch:
         assert watch.last_step == 7
-        with pytest.raises(RunError, match="is in use"):
-            lab.watch(model, BATCH, name="mine", root=tmp_path, resume=True, **OPTIONS)
         watch.step(0.25)
+        for again in (False, True):
+            with pytest.raises(
+                RunError, match=r"still watched by this program, at step 8; call close\(\) of that watch"
+            ):
+                lab.watch(model, BATCH, name="mine", root=tmp_path, resume=again, **OPTIONS)
     run = Runs(tmp_path)["mine"]
     assert run.history.points()["step"] == list(range(1, 9))
     assert run.history.points()["loss"] == [*before[:7], 0.25]
