@@ -134,7 +134,7 @@ class Run:
 
     @property
     def info(self) -> RunInfo:
-        """Status and latest metrics; "interrupted" if the file says that it trains, but no process does."""
+        """Status and latest metrics; "interrupted" also if the file says that it trains, but no process does."""
         info = self.cache.infos.get(self.folder.path / "run.json", self.folder.written_info)
         return self.folder.with_verified_status(info)
 

@@ -33,7 +33,7 @@ from core.runs.watching.batch import WatchedBatch
 from core.runs.watching.folders import created, preset_of, to_resume, with_interval
 from core.runs.watching.pace import Pace, Spacing
 from core.storage.atomic import write_atomically
-from core.storage.error_messages import explain_error
+from core.storage.error_messages import explain_error, shown
 from core.storage.errors import InputError
 from core.teaching.doctor import Examination, check_health, diagnose
 from core.training.history import History
@@ -286,7 +286,7 @@ class Watch:
             self.close()
         else:
             status: Status = "failed" if isinstance(error, Exception) else "stopped"  # by Ctrl+C
-            self.close(status, f"{type(error).__name__}: {error}"[:300])
+            self.close(status, shown(error)[:300])
 
     def lightning(self) -> "LightningCallback":
         """Return a callback for Lightning's ``Trainer`` that calls ``step`` and ``close``."""
@@ -360,7 +360,7 @@ class Watch:
             figure = HeadlineFigure(measure="token_accuracy", name="token accuracy", value=accuracy)
             self.info = self.info.model_copy(update={"headline": (figure,)})
         except Exception as error:  # noqa: BLE001 - the model is the user's code and may raise anything
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            reason = " ".join(shown(error).split())[:200]
             self._say(f"the watched batch could not be evaluated at step {self.last_step} ({reason})")
         self._evaluated = self.last_step
         self._pace.evaluated(time.perf_counter() - started)
@@ -475,7 +475,7 @@ class Watch:
         if error is None:
             self.close()
         else:
-            self.close("failed", f"{type(error).__name__}: {error}"[:300])
+            self.close("failed", shown(error)[:300])
 
 
 class _NotWatching(Watch):

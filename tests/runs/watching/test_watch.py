@@ -160,14 +160,17 @@ def test_a_run_of_that_name_is_continued_or_refused(tmp_path):
 
 def test_an_exception_marks_the_run_failed_and_ctrl_c_stopped(tmp_path):
     model, _ = made()
-    for name, error, status in (("a", ZeroDivisionError("by 0"), "failed"), ("b", KeyboardInterrupt(), "stopped")):
+    for name, error, status, message in (
+        ("a", ZeroDivisionError("by 0"), "failed", "ZeroDivisionError: by 0"),
+        ("b", AssertionError(), "failed", "AssertionError"),
+        ("c", KeyboardInterrupt(), "stopped", "interrupted by Ctrl+C"),
+    ):
         watch = lab.watch(model, BATCH, name=name, root=tmp_path, **OPTIONS)
         watch.step(1.0)
         with pytest.raises(type(error)), watch:
             raise error
         info = Runs(tmp_path)[name].info
-        assert (info.status, info.step) == (status, 1)
-        assert type(error).__name__ in info.message
+        assert (info.status, info.step, info.message) == (status, 1, message)
 
 
 @pytest.mark.slow
