@@ -125,6 +125,17 @@ def test_one_embedding_of_both_sides_is_found_whatever_its_name(tmp_path: Path, 
     assert "logits equal the original's on 12 pairs" in run.info.message
 
 
+def test_a_layer_in_two_places_of_a_stack_is_compared_in_both(tmp_path: Path):
+    model = tutorial().eval()
+    stacks = model.transformer.encoder, model.transformer.decoder
+    for stack in stacks:
+        stack.layers[1] = stack.layers[0]
+    run = lab.import_model(masked(model), *batch(), model=model, root=tmp_path)
+    made = run.preset.model
+    assert [made.num_encoder_layers, made.num_decoder_layers] == [len(stack.layers) for stack in stacks]
+    assert "logits equal the original's on 12 pairs" in run.info.message
+
+
 def test_time_first_ids_and_names_of_tokens_are_taken(tmp_path: Path):
     model = tutorial(batch_first=False).eval()
     src, tgt_in = (ids.t() for ids in batch())
