@@ -91,7 +91,7 @@ class RunCache:
         weights = run.weights_by_step.at(step)
         if weights is None:
             kept = ", ".join(map(str, run.weights_by_step.steps)) or "no step"
-            raise RunError(f"training_step={step} is not one whose weights run={run.name!r} kept: {kept}")
+            raise RunError(f"step={step!r:.60} is not one whose weights run={run.name!r} kept: {kept}")
         key = (run.folder.path, step)
         with self._lock:
             if key in self._earlier and self._earlier[key][0] is weights:

@@ -80,7 +80,9 @@ def test_the_model_of_an_earlier_step_has_the_weights_of_that_step():
     untrained, finished = run.trained(step=first), run.trained(step=last)
     assert (untrained.step, untrained.kind, finished.step) == (first, "kept", last)
     assert untrained.evaluate(50).exact_match < 0.1 < finished.evaluate(50).exact_match
-    with pytest.raises(RunError, match=f"training_step=7 is not one whose weights run='{SHIPPED}' kept"):
+    with pytest.raises(RunError, match=r"^step='5' is not one whose weights"):
+        run.trained(step="5")
+    with pytest.raises(RunError, match=f"^step=7 is not one whose weights run='{SHIPPED}' kept"):
         run.trained(step=7)
 
 

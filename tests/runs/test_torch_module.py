@@ -247,6 +247,25 @@ def test_what_the_batch_does_not_show_is_asked_for_or_said():
         special_tokens(src[:, :-1], tgt_in, UNGIVEN, padding_idx=0)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eos": 26}, "eos=26 must be from 0 to 25"),
+        ({"eos": -1}, "eos=-1 must be at least 0"),
+        ({"src_eos": "3"}, "src_eos='3' must be a whole number"),
+        ({"src_pad": 20}, "src_pad=20 must be from 0 to 19"),
+        ({"pairs": "/no/such.tsv"}, "pairs='/no/such.tsv': there is no such file"),
+        ({"source_tokens": ["a"] * 20}, "source_tokens: 'a' is the name of several tokens"),
+        ({"source_tokens": ["", *map(str, range(18)), "<s>"]}, "source_tokens: '▁' is not a word"),
+    ],
+)
+def test_an_odd_argument_is_refused_by_its_name(tmp_path: Path, options, message):
+    model = tutorial().eval()
+    with pytest.raises(LabError, match=f"^{message}"):
+        lab.import_model(masked(model), *batch(), model=model, root=tmp_path / "runs", **options)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_doubt_is_a_warning(tmp_path: Path):
     model = tutorial().eval()
     src, tgt_in = batch()

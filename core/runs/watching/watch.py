@@ -4,7 +4,6 @@ import atexit
 import json
 import logging
 import math
-import operator
 import shutil
 import sys
 import time
@@ -19,7 +18,7 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from core.evaluation.headline import HeadlineFigure
-from core.interpret.any_module.calling import Forward, ModelCall, described, module_of
+from core.interpret.any_module.calling import Forward, ModelCall, checked_number, described, module_of
 from core.interpret.any_module.tables import Vocab
 from core.interpret.health_course import health_steps
 from core.interpret.snapshots import is_snapshot_step
@@ -102,9 +101,10 @@ def watch(
         raise InputError("model is sharded by FSDP: all processes compute it together, so one alone cannot watch it")
     if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank():
         return _NotWatching()
-    every = None if every is None else _count("every", every, 1)
-    steps = None if steps is None else _count("steps", steps, 1)
-    step = None if step is None else _count("step", step, 0)
+    every = None if every is None else checked_number("every", every, 1, MAX_STEPS)
+    steps = None if steps is None else checked_number("steps", steps, 1, MAX_STEPS)
+    step = None if step is None else checked_number("step", step, 0, MAX_STEPS)
+    pad = None if pad is None else checked_number("pad", pad)
     while isinstance(forward, DistributedDataParallel | DataParallel):  # whose forward waits for the other processes
         forward = forward.module
     module = module_of(forward, model)
@@ -201,7 +201,7 @@ class Watch:
         """
         if self._is_closed:
             return
-        number = self.last_step + 1 if step is None else _count("step", step, 0)
+        number = self.last_step + 1 if step is None else checked_number("step", step, 0, MAX_STEPS)
         if number < self.last_step:
             raise InputError(f"step={number} must not be below {self.last_step}, the last step that was recorded")
         value = None if loss is None else _kept("loss", loss)
@@ -505,17 +505,6 @@ def _as_pairs(batch: WatchedBatch, filler: int | None) -> tuple[torch.Tensor | N
         last = last.masked_fill(last < 0, filler)
     whole = read if bool((last < 0).any()) else torch.cat([read, last], dim=1)
     return None if batch.tgt_in is None else batch.src, whole
-
-
-def _count(field: str, value: Any, least: int) -> int:
-    """Return a number of updates that Python, NumPy or PyTorch counts; InputError if it is none from ``least`` on."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise InputError(f"{field}={value!r:.60} must be a whole number") from None
-    if not least <= number <= MAX_STEPS:
-        raise InputError(f"{field}={number} must be from {least} to {MAX_STEPS:,}")
-    return number
 
 
 def _kept(field: str, value: Any) -> torch.Tensor | float:

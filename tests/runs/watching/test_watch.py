@@ -314,11 +314,18 @@ def test_findings_are_kept_with_the_run(tmp_path):
         ((BATCH[0][:2], *BATCH[1:]), "src has 2, tgt_in has 6, tgt_out has 6 rows"),
         ((BATCH[0], BATCH[1], BATCH[2] * 0), "the targets of batch are PAD only"),
         ((BATCH[0], BATCH[1].float(), BATCH[2]), "tgt_in is a tensor .* float32"),
+        (
+            BATCH[1:],
+            "batch is 2 tensors, .* does not fit its arguments .*; it must be .src, tgt_in, tgt_out",
+        ),
     ],
 )
 def test_a_wrong_batch_is_refused_before_there_is_a_folder(tmp_path, batch, message):
     with pytest.raises(InputError, match=message):
         lab.watch(made()[0], batch, name="mine", root=tmp_path, **OPTIONS)
+    for field, value in (("every", 1.5), ("steps", "5"), ("step", [1]), ("pad", "0")):
+        with pytest.raises(InputError, match=rf"{field}={re.escape(repr(value))} must be a whole number"):
+            lab.watch(made()[0], BATCH, name="mine", root=tmp_path, **OPTIONS | {field: value})
     with pytest.raises(InputError, match="must return logits"):
         lab.watch(lambda src, tgt_in: src, BATCH, name="mine", root=tmp_path, **OPTIONS)
     assert list(tmp_path.iterdir()) == []
