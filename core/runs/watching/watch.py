@@ -336,7 +336,7 @@ class Watch:
         self._has_new_maps = True
         self._evaluate(is_last=True)
         self._save("training")
-        self._warn()
+        self._warn(stacklevel=5)  # of the call of ``watch``
 
     # ---- evaluating
 
@@ -464,10 +464,10 @@ class Watch:
             self._notes.append(note)
             self._unsaid.append(note)
 
-    def _warn(self) -> None:
+    def _warn(self, *, stacklevel: int = 3) -> None:
         """Give the warnings after everything else is done: ``python -W error`` makes exceptions of them."""
         while self._unsaid:
-            warnings.warn(f"run={self.name!r}: {self._unsaid.pop(0)}", stacklevel=3)
+            warnings.warn(f"run={self.name!r}: {self._unsaid.pop(0)}", stacklevel=stacklevel)
 
     def _at_exit(self) -> None:
         """Close the run when the program ends; it failed if an exception ended the program."""

@@ -253,7 +253,10 @@ def test_a_language_model_is_diagnosed_on_its_sequences(tmp_path, ignored):
     ],
 )
 def test_a_model_without_heads_to_draw_has_the_rest_and_says_why(tmp_path, model, batch, note):
-    with pytest.warns(UserWarning, match=note), lab.watch(model, batch, name="mine", root=tmp_path, pad=0) as watch:
+    with pytest.warns(UserWarning, match=note) as warned:
+        watch = lab.watch(model, batch, name="mine", root=tmp_path, pad=0)
+    assert warned[0].filename == __file__
+    with watch:
         watch.step(1.0)
     run = Runs(tmp_path)["mine"]
     assert re.match(note, run.info.message)
