@@ -181,7 +181,7 @@ def import_model(
         pairs: a file of pairs to measure the model on.
         batch_first: False if ids are (S, B) and (T, B), and logits (T, B, V); None finds out by where BOS is.
         pad, bos, eos, unk: ids of special tokens; None reads them off the batch, which never shows ``unk``.
-        src_pad, src_bos, src_eos: those of sources, if the batch does not show them; -1 for none.
+        src_pad, src_bos, src_eos: those of sources, if the batch does not show them; -1 for no BOS or EOS.
 
     Returns:
         The run; ``info.message`` says what was compared, and the ids of special tokens. A warning says what is

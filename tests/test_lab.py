@@ -160,6 +160,7 @@ def test_ablation_changes_another_run_and_leaves_this_one(run):
         (lambda run: run.evaluate(9, split="valid"), "split='valid' is not one of train, validation, test"),
         (lambda run: run.decode(["4", "8"]), "text=['4', '8'] must be a text"),
         (lambda run: run.decode("4 8", strategy="beam"), "strategy='beam' must be of core.generation"),
+        (lambda run: run.with_pairs("my/pairs.tsv"), "pairs='my/pairs.tsv': run='digits-reversal-shipped' was not"),
     ],
 )
 def test_an_odd_argument_is_refused_by_its_name(run, call, message):

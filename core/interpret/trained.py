@@ -68,7 +68,7 @@ class Trained:
         threshold = self.facts.get("confidence_threshold")
         return threshold if isinstance(threshold, float) else None
 
-    def with_pairs(self, pairs: Path) -> "Trained":
+    def with_pairs(self, pairs: str | Path) -> "Trained":
         """Return this model with the pairs of a file to measure it on, if it is published without them.
 
         Raises:
@@ -78,8 +78,8 @@ class Trained:
         from core.tasks.own_pairs import OwnPairs
 
         if not isinstance(self.task, OwnPairs):
-            raise InputError(f"pairs={quote(pairs.name)}: run={self.run!r} was not trained on pairs of a file")
-        return replace(self, task=self.task.with_pairs(pairs))
+            raise InputError(f"pairs={quote(str(pairs))}: run={self.run!r} was not trained on pairs of a file")
+        return replace(self, task=self.task.with_pairs(Path(pairs)))
 
     def decode(self, text: str, *, strategy: Strategy = GREEDY, prefix: str = "") -> Inspection:
         """Decode an input, and record the probabilities of every step and the weights of every head.

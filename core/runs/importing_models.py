@@ -32,6 +32,7 @@ from core.runs.torch_transformer import (
     read_torch_model,
     unsaid,
 )
+from core.storage.errors import InputError
 from core.storage.tensor_file import serialize
 from core.tasks import build_task
 from core.tasks.ingest import ingest_pairs, read_pairs
@@ -111,6 +112,8 @@ def _store(
     pairs: Path | None,
     on_phase: Callable[[str], None] = lambda phase: None,
 ) -> RunFolder:
+    if pairs is not None and not pairs.exists():  # reading it would name it without its folder
+        raise InputError(f"pairs={str(pairs)!r}: there is no such file")
     on_phase("reading the pairs" if pairs else "checking the model")
     with tempfile.TemporaryDirectory() as temporary:
         own, data = None, ""

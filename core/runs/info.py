@@ -16,6 +16,7 @@ from core.evaluation.headline import EXACT_MATCH, BleuName, HeadlineFigure, Head
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
 MAX_SESSIONS = 8  # that ``run.json`` and weight files keep: the first and the latest ones
+MAX_STEPS = 1_000_000_000  # of a watched training; the lab's own make at most 1,000,000
 MAX_IMPORTS = 32  # modules of a plugin's folder that they name
 
 
@@ -63,6 +64,7 @@ class ValidationFigures(BaseModel):
 _Words = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ().,@+:_-]{0,99}$")]
 _NOT_IN_WORDS = re.compile(r"[^A-Za-z0-9 ().,@+:_-]+")
 _Count = Annotated[int, Field(ge=0, le=1_000_000)]
+_Steps = Annotated[int, Field(ge=0, le=MAX_STEPS)]
 _Time = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))]
 
 
@@ -143,7 +145,7 @@ class TrainingSession(BaseModel):
     command: Annotated[str, Field(pattern=r"^[ -.0-;=?-\[\]-_a-{}~]{0,1000}$")]
     start: _Time
     end: _Time
-    step: _Count
+    step: _Steps
     version: _Words
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}(-dirty)?$")] | None
     python: _Words
@@ -198,8 +200,8 @@ class RunInfo(BaseModel):
             - "finished": all steps are done; set by the ``Recorder``, and for imported runs.
             - "failed": ended by an error or a non-finite loss; set by the ``Recorder``, ``mark_failed`` or the worker
               pool.
-            - "interrupted": the file says that the run is active, but no process holds its lock; set when it is read
-              (``RunFolder.with_verified_status``).
+            - "interrupted": ended by Ctrl+C in Python code, set by ``mark_failed``; or the file says that the run is
+              active, but no process holds its lock, set when it is read (``RunFolder.with_verified_status``).
         message: reason for the status and notes for the user, separated by "; "; "" if there are none.
         created: time the run was created, with a time zone.
         shipped: whether the run comes with the program; such runs can be neither resumed nor deleted.

@@ -54,10 +54,13 @@ class ModuleTrace:
         with ExitStack() as stack:
             stack.enter_context(examined(model))
             stack.enter_context(computing_in(torch.float32, model))
-            for name, module in model.named_modules():
+            places: dict[nn.Module, list[str]] = {}
+            for name, module in model.named_modules(remove_duplicate=False):
+                places.setdefault(module, []).append(name)
+            for module, names in places.items():
                 for kind, record in recorders:
                     if isinstance(module, kind):
-                        handle = module.register_forward_hook(partial(record, name), with_kwargs=True)
+                        handle = module.register_forward_hook(partial(record, names), with_kwargs=True)
                         stack.callback(handle.remove)
             try:
                 trace.logits = subject.logits(subject.src, subject.tgt).float().cpu()
@@ -65,14 +68,16 @@ class ModuleTrace:
                 raise ModelImportError(str(error)) from error
         return trace
 
-    def _embedding(self, name: str, module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
-        self.ids.setdefault(name, []).append(args[0].detach().cpu())
+    def _embedding(self, names: list[str], module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
+        self.ids.setdefault(names[0], []).append(args[0].detach().cpu())
 
-    def _linear(self, name: str, module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
-        self.linear.pop(name, None)
-        self.linear[name] = output.shape[-1]
+    def _linear(self, names: list[str], module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
+        self.linear.pop(names[0], None)
+        self.linear[names[0]] = output.shape[-1]
 
-    def _layer(self, name: str, module: Any, args: tuple, kwargs: dict[str, Any], output: torch.Tensor) -> None:
+    def _layer(self, names: list[str], module: Any, args: tuple, kwargs: dict[str, Any], output: torch.Tensor) -> None:
+        name = names.pop(0)
+        names.append(name)  # a layer in several places of a stack is called once for each, in their order
         given = args[0] if args else kwargs["src" if "src" in kwargs else "tgt"]
         for kept, states in ((self.inputs, given), (self.outputs, output)):
             kept[name] = (states if module.self_attn.batch_first else states.transpose(0, 1)).detach().float().cpu()

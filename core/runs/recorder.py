@@ -23,8 +23,7 @@ from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
 from core.runs.weights_by_step import WeightsByStep, steps_to_keep
-from core.storage.error_messages import explain_error, is_machine_fault
-from core.storage.errors import LabError
+from core.storage.error_messages import explain_error, is_machine_fault, shown
 from core.storage.tensor_file import save_weights
 from core.tasks import Task
 from core.tasks.vocabularies import token_facts
@@ -238,14 +237,18 @@ class Recorder:
 def mark_failed(folder: RunFolder) -> Iterator[None]:
     """If an exception leaves the block, mark the run failed with the reason, and raise the exception again.
 
-    The caller must hold the folder's lock.
+    Ctrl+C marks a run that has not ended interrupted: in a notebook, its process lives on. The caller must hold the
+    folder's lock.
     """
     try:
         yield
-    except Exception as error:
-        message = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+    except (Exception, KeyboardInterrupt) as error:
+        message, is_failure = shown(error), isinstance(error, Exception)
         try:
-            folder.write_info(folder.read_info().model_copy(update={"status": "failed", "message": message}))
+            info = folder.read_info()
+            if is_failure or info.status in ACTIVE:
+                fields = {"status": "failed" if is_failure else "interrupted", "message": message}
+                folder.write_info(info.model_copy(update=fields))
         except (OSError, RunError) as reason:  # for example because of the full disk that was the reason
             _log.error("%s: cannot be marked failed (%s): %s", folder.path, reason, message)
         raise

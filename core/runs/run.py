@@ -91,7 +91,7 @@ class RunCache:
         weights = run.weights_by_step.at(step)
         if weights is None:
             kept = ", ".join(map(str, run.weights_by_step.steps)) or "no step"
-            raise RunError(f"training_step={step} is not one whose weights run={run.name!r} kept: {kept}")
+            raise RunError(f"step={step!r:.60} is not one whose weights run={run.name!r} kept: {kept}")
         key = (run.folder.path, step)
         with self._lock:
             if key in self._earlier and self._earlier[key][0] is weights:
@@ -134,7 +134,7 @@ class Run:
 
     @property
     def info(self) -> RunInfo:
-        """Status and latest metrics; "interrupted" if the file says that it trains, but no process does."""
+        """Status and latest metrics; "interrupted" also if the file says that it trains, but no process does."""
         info = self.cache.infos.get(self.folder.path / "run.json", self.folder.written_info)
         return self.folder.with_verified_status(info)
 
@@ -264,7 +264,8 @@ class Runs:
     """
 
     def __init__(self, root: Path, *, pairs: Path | None = None) -> None:
-        self.root, self.pairs, self.cache = root, pairs, RunCache()
+        self.root, self.cache = root.absolute(), RunCache()  # a program may change its working directory meanwhile
+        self.pairs = None if pairs is None else pairs.absolute()
 
     def __getitem__(self, name: str) -> Run:
         """Return a run; ``name`` may be untrusted input.

@@ -7,6 +7,7 @@ are taken from it; ``core.text.subwords`` checks them and builds SentencePiece's
 import json
 import re
 import struct
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from core.text.byte_bpe import alphabet, piece_of
 from core.text.subwords import NUM_BYTES, WORD_START, Normalization, SubwordError, SubwordTokenizer
+from core.text.validation import quote
 
 MODELS, VOCABULARY, TARGET_VOCABULARY = ("source.spm", "target.spm"), "vocab.json", "target_vocab.json"
 MERGES, TOKENIZER = "merges.txt", "tokenizer.json"
@@ -78,7 +80,7 @@ class NamedVocabulary:
                 | {"vocabulary": tuple(self.names[index] for index in ids), "has_unk": self.unk is not None}
             )
         except ValidationError as error:
-            raise SubwordError(f"{self.pieces.file}: {error.errors()[0]['msg']}") from error
+            raise SubwordError(f"{self.pieces.file}: {_rule(error)}") from error
 
 
 def id_tokenizer(ids: Sequence[int], *, has_unk: bool = False) -> SubwordTokenizer:
@@ -106,13 +108,20 @@ def named_tokenizer(
     if len(names) != size:
         raise SubwordError(f"{label} has {len(names):,} tokens; the model has {size:,}")
     tokens = [names[index] for index in ids]
+    for token, count in Counter(tokens).most_common(1):
+        if count > 1:
+            raise SubwordError(f"{label}: {quote(token)} is the name of several tokens")
     plain = [token for token in tokens if not _BRACKETED.fullmatch(token)]
     try:
         if " " in plain and all(len(token) == 1 for token in plain):
             return _without_scores("characters", [WORD_START if each == " " else each for each in tokens], has_unk)
         return _words([token.replace(" ", VISIBLE_SPACE) for token in tokens], has_unk=has_unk)
     except ValidationError as error:
-        raise SubwordError(f"{label}: {error.errors()[0]['msg']}") from error
+        raise SubwordError(f"{label}: {_rule(error)}") from error
+
+
+def _rule(error: ValidationError) -> str:
+    return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
 
 
 def _words(words: Sequence[str], *, has_unk: bool) -> SubwordTokenizer:

@@ -4,6 +4,7 @@ A module says what its state dict does not: heads, norm, activation, epsilon, dr
 measured on the user's batch: which embedding reads which side, its scale, and what is added for each position.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from core.interpret.any_module.calling import checked_number
 from core.models.positions import sinusoidal_positions
 from core.runs.imported_model import ImportedModel
 from core.runs.model_files import ModelImportError
@@ -56,7 +58,7 @@ def read_module(batch: ModuleBatch) -> tuple[ImportedModel, tuple[str, ...]]:
     Raises:
         ModelImportError: it is not built on ``nn.Transformer``, has something that our models lack, or its logits
             differ from ours; the message says by how much and where the difference begins.
-        InputError: the batch is not two matrices of ids, or does not show a special token.
+        InputError: the batch is not two matrices of ids, or does not show a special token, or one passed is no id.
     """
     model = batch.model if batch.model is not None else batch.forward
     if not isinstance(model, nn.Module):
@@ -68,8 +70,10 @@ def read_module(batch: ModuleBatch) -> tuple[ImportedModel, tuple[str, ...]]:
     special, subject = _subject(batch, model)
     trace = ModuleTrace.of(subject, model)
     mapping, beside = _mapping(model, state, stacks, special, trace, subject)
-    imported = read_torch_model(mapping, {name: tensor.float() for name, tensor in state.items()}, batch.names)
     sizes = len(state[mapping.source_embedding]), len(state[mapping.target_embedding])
+    for name, index in batch.special.items():
+        _passed(name, index, most=sizes[not name.startswith("src_")] - 1)
+    imported = read_torch_model(mapping, {name: tensor.float() for name, tensor in state.items()}, batch.names)
     difference = compare(imported, mapping, sizes, trace, subject)
     doubts = [*special.doubts, *beside]
     compared = f"logits equal the original's on {len(subject.src)} pairs, by {difference:.1g} at most"
@@ -113,11 +117,17 @@ def _subject(batch: ModuleBatch, model: nn.Module) -> tuple[SpecialTokens, AnyMo
             (batch.tgt_in[0] == batch.tgt_in[0, 0]).all()
         )
     sides = (batch.src, batch.tgt_in) if batch_first else (batch.src.t(), batch.tgt_in.t())
-    given = {name: batch.special.get(name) for name in SPECIAL}
+    given = {name: _passed(name, batch.special.get(name)) for name in SPECIAL}
     src, tgt_in = (each.cpu().long() for each in sides)
     special = special_tokens(src, tgt_in, given, _padding_idx(model))
     known = SpecialIds(special.source[0], special.target[0], special.target[1], special.target[2])
     return special, AnyModel(batch.forward, (batch.src, batch.tgt_in), known, model=model, batch_first=batch_first)
+
+
+def _passed(name: str, index: int | None, *, most: int = sys.maxsize) -> int | None:
+    """Return the id of a special token that was passed, None without one; -1 is for none."""
+    least = -1 if name in ("unk", "src_bos", "src_eos") else 0
+    return None if index is None else checked_number(name, index, least, most)
 
 
 def _padding_idx(model: nn.Module) -> int | None:

@@ -272,7 +272,7 @@ def parse_mapping(text: str | bytes, *, label: str = "the mapping") -> ModelMapp
             known = ", ".join(ModelMapping.model_fields)
             raise ModelImportError(f"{label}: {field} is not a field of a mapping; the fields are {known}") from error
         value = f"{field}={str(first['input'])[:60]!r}: " if field else ""
-        raise ModelImportError(f"{label}: {value}{first['msg']}") from error
+        raise ModelImportError(f"{label}: {value}{first['msg'].removeprefix('Value error, ')}") from error
 
 
 def read_torch_model(

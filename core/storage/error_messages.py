@@ -47,14 +47,17 @@ def explain_error(error: BaseException) -> str:
         return _OUT_OF_MEMORY
     if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
         return _DISK_ERRORS[error.errno]
-    return f"{type(error).__name__}: {error}. This is a bug; {_SAVED_DATA_KEPT}, and the run can be resumed from there"
+    return f"{shown(error)}. This is a bug; {_SAVED_DATA_KEPT}, and the run can be resumed from there"
 
 
-def shown(error: Exception) -> str:
+def shown(error: BaseException) -> str:
     """Return what an exception in a user's own Python code says: its message, after its type unless it is ours."""
     if isinstance(error, LabError):
         return str(error)
-    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted by Ctrl+C"
+    message = error.msg if isinstance(error, SyntaxError) else str(error)
+    return ": ".join(filter(None, [type(error).__name__, message]))  # that of `assert` is empty
 
 
 def place_in(file: Path, error: Exception) -> str:

@@ -286,7 +286,9 @@ class SubwordTokenizers(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise SubwordError(f"{label} is not valid: {field}: {first['msg']}") from error
+            raise SubwordError(
+                f"{label} is not valid: {field}: {first['msg'].removeprefix('Value error, ')}"
+            ) from error
 
     @cached_property
     def sides(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:

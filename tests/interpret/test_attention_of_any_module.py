@@ -228,6 +228,9 @@ def test_refusals_say_what_was_seen():
         lab.attention(lambda src, tgt_in: torch.rand(2, 4, 7, 9).softmax(-1), SRC, TGT_IN, pad=0)
     with pytest.raises(InputError, match="pair=4 must be from 0 to 3: src has 4 pairs"):
         lab.attention(styles.Recurrent(), SRC, TGT_IN, pair=4)
+    for odd in ({"pair": "1"}, {"pad": "1"}):
+        with pytest.raises(InputError, match="='1' must be a whole number"):
+            lab.attention(styles.Recurrent(), SRC, TGT_IN, **odd)
     with pytest.raises(InputError, match=r"tgt_in is a tensor \(4,\) int64; it must be a tensor \(B, T\) int64"):
         lab.attention(styles.Recurrent(), SRC, TGT_IN[:, 0])
 

@@ -174,7 +174,7 @@ def test_of_many_sessions_the_first_and_the_latest_are_kept():
         [session(start="1970-01-01T00:00:00")],
         [session(start="0001-01-01T00:00:00+14:00")],
         [session(threads=-1)],
-        [session(step=10**9)],
+        [session(step=10**10)],
         [{key: value for key, value in session().items() if key != "torch"}],
         [session()] * (MAX_SESSIONS + 1),
     ],

@@ -36,6 +36,18 @@ def test_a_run_that_does_not_exist_is_refused_by_name(root, name, message):
         Runs(root)[name]
 
 
+def test_a_relative_folder_is_the_one_meant_when_it_was_passed(tmp_path, monkeypatch, tiny):
+    monkeypatch.chdir(tmp_path)
+    runs, folder = Runs(Path("runs"), pairs=Path("pairs.tsv")), RunFolder(Path("runs"), "mine")
+    run = runs.create(tiny.with_changes({"training.steps": 2, "training.warmup_steps": 1}), name="mine")
+    monkeypatch.chdir("/")
+    with run.training() as events:
+        for _ in events:
+            pass
+    assert (run.info.status, list(runs), folder.exists()) == ("finished", ["mine"], True)
+    assert runs["mine"].pairs == tmp_path / "pairs.tsv"
+
+
 def test_what_a_run_tells_is_what_its_files_say_now(trained):
     """Each property is read again after its file has changed, and not before."""
     run = Runs(trained)["done"]
@@ -68,7 +80,9 @@ def test_the_model_of_an_earlier_step_has_the_weights_of_that_step():
     untrained, finished = run.trained(step=first), run.trained(step=last)
     assert (untrained.step, untrained.kind, finished.step) == (first, "kept", last)
     assert untrained.evaluate(50).exact_match < 0.1 < finished.evaluate(50).exact_match
-    with pytest.raises(RunError, match=f"training_step=7 is not one whose weights run='{SHIPPED}' kept"):
+    with pytest.raises(RunError, match=r"^step='5' is not one whose weights"):
+        run.trained(step="5")
+    with pytest.raises(RunError, match=f"^step=7 is not one whose weights run='{SHIPPED}' kept"):
         run.trained(step=7)
 
 

@@ -125,6 +125,17 @@ def test_one_embedding_of_both_sides_is_found_whatever_its_name(tmp_path: Path, 
     assert "logits equal the original's on 12 pairs" in run.info.message
 
 
+def test_a_layer_in_two_places_of_a_stack_is_compared_in_both(tmp_path: Path):
+    model = tutorial().eval()
+    stacks = model.transformer.encoder, model.transformer.decoder
+    for stack in stacks:
+        stack.layers[1] = stack.layers[0]
+    run = lab.import_model(masked(model), *batch(), model=model, root=tmp_path)
+    made = run.preset.model
+    assert [made.num_encoder_layers, made.num_decoder_layers] == [len(stack.layers) for stack in stacks]
+    assert "logits equal the original's on 12 pairs" in run.info.message
+
+
 def test_time_first_ids_and_names_of_tokens_are_taken(tmp_path: Path):
     model = tutorial(batch_first=False).eval()
     src, tgt_in = (ids.t() for ids in batch())
@@ -234,6 +245,25 @@ def test_what_the_batch_does_not_show_is_asked_for_or_said():
         special_tokens(src, tgt_in[:, 1:], UNGIVEN, padding_idx=0)
     with pytest.raises(InputError, match="eos: no row of tgt_in ends before its padding"):
         special_tokens(src[:, :-1], tgt_in, UNGIVEN, padding_idx=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"eos": 26}, "eos=26 must be from 0 to 25"),
+        ({"eos": -1}, "eos=-1 must be at least 0"),
+        ({"src_eos": "3"}, "src_eos='3' must be a whole number"),
+        ({"src_pad": 20}, "src_pad=20 must be from 0 to 19"),
+        ({"pairs": "/no/such.tsv"}, "pairs='/no/such.tsv': there is no such file"),
+        ({"source_tokens": ["a"] * 20}, "source_tokens: 'a' is the name of several tokens"),
+        ({"source_tokens": ["", *map(str, range(18)), "<s>"]}, "source_tokens: '▁' is not a word"),
+    ],
+)
+def test_an_odd_argument_is_refused_by_its_name(tmp_path: Path, options, message):
+    model = tutorial().eval()
+    with pytest.raises(LabError, match=f"^{message}"):
+        lab.import_model(masked(model), *batch(), model=model, root=tmp_path / "runs", **options)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_doubt_is_a_warning(tmp_path: Path):

@@ -146,7 +146,7 @@ def test_a_keyboard_interrupt_leaves_the_run_interrupted_with_what_was_saved_las
 
     with pytest.raises(KeyboardInterrupt):
         train_run(folder, on_event=interrupt)
-    assert folder.read_info().status == "interrupted"
+    assert (folder.read_info().status, folder.read_info().message) == ("interrupted", "interrupted by Ctrl+C")
     assert folder.last.read_bytes() == saved
     train_run(folder)
     assert_ends_alike(folder, straight)

@@ -159,7 +159,7 @@ def test_a_live_run_opens_with_the_weights_of_its_first_step(runs, tiny):
     first = runs["live"].trained(0)
     assert (first.kind, first.step) == ("kept", 0)
     assert_close(clone_weights(first.model), clone_weights(new_state(preset).model), atol=0, rtol=0)
-    with pytest.raises(RunError, match="training_step=20 is not one whose weights run='live' kept: 0"):
+    with pytest.raises(RunError, match="step=20 is not one whose weights run='live' kept: 0"):
         runs["live"].trained(20)
 
 

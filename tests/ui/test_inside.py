@@ -148,8 +148,8 @@ def test_a_part_is_computed_with_the_weights_of_its_step(runs):
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (50, "training_step=50 is not one whose weights the run “digits-reversal-shipped” kept: 0, 25, 125, 500, 1000"),
-        (1_000_000, "training_step=1000000 is not one whose weights"),
+        (50, "step=50 is not one whose weights the run “digits-reversal-shipped” kept: 0, 25, 125, 500, 1000"),
+        (1_000_000, "step=1000000 is not one whose weights"),
         (-1, "invalid request"),
         (1_000_001, "invalid request"),
         (True, "invalid request"),

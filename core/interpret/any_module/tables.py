@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from core.interpret.any_module.attention import by_head, pair_attention
-from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, module_of
+from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, checked_number, module_of
 from core.interpret.any_module.kept_states import examined
 from core.storage.errors import InputError
 
@@ -55,11 +55,12 @@ def attention(
         ``decoder`` and ``cross`` are the tokens of the decoder input. A warning names blocks that may be missing.
 
     Raises:
-        InputError: the ids are no matrices, or there is no such pair.
+        InputError: the ids are no matrices, there is no such pair, or ``pad`` is no id.
         NoAttentionError: no attention was seen; the message says what was.
     """
     import pandas as pd
 
+    pair, pad = checked_number("pair", pair), None if pad is None else checked_number("pad", pad)
     call = ModelCall(forward, batch_first, () if pad is None else (pad,))
     source = _row("src", src, pair, call)
     target = None if tgt_in is None else _row("tgt_in", tgt_in, pair, call)

@@ -10,7 +10,7 @@ from torch import nn
 
 from core.evaluation.accuracy import Evaluation
 from core.interpret.any_module.attention import BlockOrder, NoAttentionError, block_order, pair_attention
-from core.interpret.any_module.calling import ModelCall, checked_ids, described
+from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, described, signature_of
 from core.interpret.any_module.kept_states import examined
 from core.interpret.any_module.tables import Vocab, token_labels, without_pad
 from core.interpret.health import HeadHealth, Health, measure_weights
@@ -58,8 +58,16 @@ class WatchedBatch:
         self._orders: dict[int, BlockOrder | None] = {}  # by row
         self._shown = [self._pair(row, pad) for row in range(len(self.src)) if self.is_real[row].any()]
         self._to_device()
-        with examined(model):
-            self._shown = self._affordable(self._shown)
+        try:
+            with examined(model):
+                self._shown = self._affordable(self._shown)
+        except TypeError as error:
+            if _can_call(call.forward, len(batch) - 1):
+                raise
+            raise InputError(
+                f"batch is {len(batch)} tensors, the targets and what forward reads, which does not fit its arguments "
+                f"({error}); it must be (src, tgt_in, tgt_out), or (ids, targets) of a language model"
+            ) from error
         self.inputs = tuple(self._input(each, src_vocab) for each in self._shown)
 
     def evaluate(self) -> tuple[Evaluation, tuple[tuple[str, ...], ...]]:
@@ -227,6 +235,15 @@ def _tensors(call: ModelCall, batch: Sequence[torch.Tensor]) -> tuple[torch.Tens
             f"{names[-1]} has what the model predicts after each id of {names[-2]}"
         )
     return (tensors[0], tensors[1], tensors[2]) if len(tensors) == 3 else (tensors[0], None, tensors[1])
+
+
+def _can_call(forward: Forward, count: int) -> bool:
+    """Whether a model can be called with so many arguments, as far as its signature says."""
+    signature = signature_of(forward)
+    try:
+        return signature is None or bool(signature.bind(*range(count)))
+    except TypeError:
+        return False
 
 
 def _without_softmax(logits: torch.Tensor) -> torch.Tensor:

@@ -4,6 +4,7 @@ import atexit
 import json
 import logging
 import math
+import shutil
 import sys
 import time
 import warnings
@@ -17,13 +18,13 @@ from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from core.evaluation.headline import HeadlineFigure
-from core.interpret.any_module.calling import Forward, ModelCall, module_of
+from core.interpret.any_module.calling import Forward, ModelCall, checked_number, described, module_of
 from core.interpret.any_module.tables import Vocab
 from core.interpret.health_course import health_steps
 from core.interpret.snapshots import is_snapshot_step
 from core.models import count_parameters
-from core.runs.folder import DEFAULT_ROOT, RunFolder
-from core.runs.info import RunInfo, Status
+from core.runs.folder import DEFAULT_ROOT, RunError, RunFolder
+from core.runs.info import MAX_STEPS, RunInfo, Status
 from core.runs.metrics_file import MetricsFile
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
@@ -31,7 +32,7 @@ from core.runs.watching.batch import WatchedBatch
 from core.runs.watching.folders import created, preset_of, to_resume, with_interval
 from core.runs.watching.pace import Pace, Spacing
 from core.storage.atomic import write_atomically
-from core.storage.error_messages import explain_error
+from core.storage.error_messages import explain_error, shown
 from core.storage.errors import InputError
 from core.teaching.doctor import Examination, check_health, diagnose
 from core.training.history import History
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
 
 SECONDS_BETWEEN_FLUSHES, SECONDS_BETWEEN_INFOS, SECONDS_BETWEEN_MAPS = 0.5, 2.0, 5.0
 NORM_SHARE = 0.003  # of the time of an update that measuring its gradient may take
-MAX_STEPS = 1_000_000_000
+ENDED: tuple[Status, ...] = ("finished", "stopped", "failed")
 SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
 _log = logging.getLogger(__name__)
+_open_watches: dict[Path, "Watch"] = {}  # of this process, by the path of the run
 
 
 def watch(
@@ -91,28 +93,39 @@ def watch(
 
     Raises:
         InputError: the batch or a number cannot be used, the model does not return logits, or it is sharded by FSDP.
-        RunError: there is a run of that name and ``resume`` is False, or there is none to resume; or another process
-            writes to it.
+        RunError: there is a run of that name and ``resume`` is False, or there is none to resume; or another process,
+            or a watch that was not closed, writes to it.
     """
     module = module_of(forward, model)
     if module is not None and any(type(each).__name__.startswith(SHARDED) for each in module.modules()):
         raise InputError("model is sharded by FSDP: all processes compute it together, so one alone cannot watch it")
     if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank():
         return _NotWatching()
-    for field, value, least in (("every", every, 1), ("steps", steps, 1), ("step", step, 0)):
-        if value is not None and not least <= value <= MAX_STEPS:
-            raise InputError(f"{field}={value} must be from {least} to {MAX_STEPS:,}")
+    every = None if every is None else checked_number("every", every, 1, MAX_STEPS)
+    steps = None if steps is None else checked_number("steps", steps, 1, MAX_STEPS)
+    step = None if step is None else checked_number("step", step, 0, MAX_STEPS)
+    pad = None if pad is None else checked_number("pad", pad)
     while isinstance(forward, DistributedDataParallel | DataParallel):  # whose forward waits for the other processes
         forward = forward.module
     module = module_of(forward, model)
     call = ModelCall(forward, batch_first, () if pad is None else (pad,))
     watched = WatchedBatch(call, module, batch, pad=pad, src_vocab=src_vocab, tgt_vocab=tgt_vocab)
     watched.evaluate()  # before there is a folder
+    if name is not None and (other := _open_watches.get(RunFolder(Path(root), name).path)):
+        raise RunError(
+            f"run={name!r} is still watched by this program, at step {other.last_step:,}; call close() of that watch "
+            "first, then pass resume=True to go on with the run, or choose another name"
+        )
     if resume:
         folder = to_resume(Path(root), name)
     else:
         folder = created(Path(root), name, preset_of(forward, module, watched, every=every, steps=steps))
-    return Watch(folder, call, module, watched, pad=pad, optimizer=optimizer, every=every, step=step)
+    try:
+        return Watch(folder, call, module, watched, pad=pad, optimizer=optimizer, every=every, step=step)
+    except BaseException:
+        if not resume:  # otherwise an empty run would keep the name
+            shutil.rmtree(folder.path, ignore_errors=True)
+        raise
 
 
 class Watch:
@@ -158,6 +171,7 @@ class Watch:
         inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it, and its wrapper takes no hooks
         self._hook = inner.register_step_pre_hook(lambda *_: self._note_rate()) if inner is not None else None
         atexit.register(self._at_exit)
+        _open_watches[folder.path] = self
 
     @property
     def name(self) -> str:
@@ -182,26 +196,29 @@ class Watch:
                 takes long beside an update, not at every step. ``clip_grad_norm_`` returns the norm before clipping.
 
         Raises:
-            InputError: the step is before the last one, or the loss is not one number.
+            InputError: the step is before the last one or not a whole number, or another value is not one number. The
+                update is not recorded.
         """
         if self._is_closed:
             return
-        self._pace.begin()
-        number = self.last_step + 1 if step is None else step
+        number = self.last_step + 1 if step is None else checked_number("step", step, 0, MAX_STEPS)
         if number < self.last_step:
-            self._pace.end()
             raise InputError(f"step={number} must not be below {self.last_step}, the last step that was recorded")
+        value = None if loss is None else _kept("loss", loss)
+        rate = None if learning_rate is None else _kept("learning_rate", learning_rate)
+        norm = None if gradient_norm is None else _kept("gradient_norm", gradient_norm)
+        self._pace.begin()
         is_new, self.last_step = number > self.last_step, number
-        if loss is not None:
-            value = _kept(loss)
-            rate = self._learning_rate() if learning_rate is None else learning_rate
-            norm = self._gradient_norm() if gradient_norm is None else gradient_norm
+        if value is not None:
+            rate = self._learning_rate() if rate is None else rate
+            norm = self._gradient_norm() if norm is None else norm
             self._pending.append((number, value, rate, norm))
         if is_new and self._pace.is_due(number):
             self._evaluate()
         if time.perf_counter() - self._flushed > SECONDS_BETWEEN_FLUSHES:
             self._write(self._flush)
         self._pace.end()
+        self._warn()
 
     def diagnose(self, *, bos: int | None = None, eos: int | None = None, **options: Any) -> Examination | None:
         """Examine the model on the watched batch, see ``lab.diagnose``; the page shows the findings with the run.
@@ -227,6 +244,7 @@ class Watch:
         if not self._is_closed:
             content = json.dumps(found.as_data()).encode()
             self._write(lambda: write_atomically(self._folder.examination_file, content))
+            self._warn()
         return found
 
     def close(self, status: Status = "finished", message: str = "") -> None:
@@ -235,19 +253,28 @@ class Watch:
         Args:
             status: "finished", "stopped" or "failed".
             message: the reason, which the page shows.
+
+        Raises:
+            InputError: ``status`` is none of these.
         """
         if self._is_closed:
             return
-        self._write(self._flush)
-        if self._evaluated != self.last_step and status == "finished":
-            self._evaluate(is_last=True)
-        self._notes += [message] if message else []
-        self._write(lambda: self._save(status))
-        self._is_closed = True
-        if self._hook is not None:
-            self._hook.remove()
-        atexit.unregister(self._at_exit)
-        self._lock.release()
+        if status not in ENDED:
+            raise InputError(f"status={status!r:.60} is not one of {', '.join(ENDED)}")
+        try:
+            self._write(self._flush)
+            if self._evaluated != self.last_step and status == "finished":
+                self._evaluate(is_last=True)
+            self._notes += [str(message)] if message else []
+            self._write(lambda: self._save(status))
+        finally:
+            self._is_closed = True
+            _open_watches.pop(self._folder.path, None)
+            if self._hook is not None:
+                self._hook.remove()
+            atexit.unregister(self._at_exit)
+            self._lock.release()
+        self._warn()
 
     def __enter__(self) -> "Watch":
         return self
@@ -259,7 +286,7 @@ class Watch:
             self.close()
         else:
             status: Status = "failed" if isinstance(error, Exception) else "stopped"  # by Ctrl+C
-            self.close(status, f"{type(error).__name__}: {error}"[:300])
+            self.close(status, shown(error)[:300])
 
     def lightning(self) -> "LightningCallback":
         """Return a callback for Lightning's ``Trainer`` that calls ``step`` and ``close``."""
@@ -283,9 +310,9 @@ class Watch:
         self.last_step = max(self.info.step, *history.points()["step"], 0) if step is None else step
         has_chosen = preset.training.evaluate_every > 1
         self._pace = Pace(every or (preset.training.evaluate_every if has_chosen else None), is_fixed=every is not None)
-        self._is_closed, self._notes = False, list[str]()
+        self._is_closed, self._notes, self._unsaid = False, list[str](), list[str]()
         self._say(self._batch.note)
-        self._pending: list[tuple[int, torch.Tensor | float, float, torch.Tensor | float]] = []
+        self._pending: list[tuple[int, torch.Tensor | float, torch.Tensor | float, torch.Tensor | float]] = []
         self._losses: list[float] = []  # since the last evaluation
         self._norm_every = 1
         history.rewind(self.last_step, evaluated_step=self.last_step - 1)  # this step is evaluated again below
@@ -309,6 +336,7 @@ class Watch:
         self._has_new_maps = True
         self._evaluate(is_last=True)
         self._save("training")
+        self._warn(stacklevel=5)  # of the call of ``watch``
 
     # ---- evaluating
 
@@ -332,7 +360,7 @@ class Watch:
             figure = HeadlineFigure(measure="token_accuracy", name="token accuracy", value=accuracy)
             self.info = self.info.model_copy(update={"headline": (figure,)})
         except Exception as error:  # noqa: BLE001 - the model is the user's code and may raise anything
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            reason = " ".join(shown(error).split())[:200]
             self._say(f"the watched batch could not be evaluated at step {self.last_step} ({reason})")
         self._evaluated = self.last_step
         self._pace.evaluated(time.perf_counter() - started)
@@ -375,15 +403,15 @@ class Watch:
 
     def _convert(self) -> None:
         """Move what was recorded since the last call into the history."""
-        for step, loss, rate, norm in self._pending:
+        pending, self._pending = self._pending, []
+        for step, loss, rate, norm in pending:
             value = float(loss)
             if not math.isfinite(value):
                 self._say(f"the loss is {value} at step {step}")
             elif step > self._last_point:
-                self._metrics.add(StepEvent(step, value, rate, _finite(float(norm)), math.nan))
+                self._metrics.add(StepEvent(step, value, _finite(rate), _finite(norm), math.nan))
                 self._last_point = step
                 self._losses.append(value)
-        self._pending.clear()
 
     def _flush(self) -> None:
         """Append new metrics; write the rest if enough time has passed since it was last written."""
@@ -430,11 +458,16 @@ class Watch:
             self._flushed = time.perf_counter()  # wait before the next attempt
 
     def _say(self, note: str) -> None:
-        """Add a note to the run's message; the first of a kind is a warning too."""
+        """Add a note to the run's message; the first of a kind is a warning too, see ``_warn``."""
         kind = note.split(" at step ")[0].split(" (")[0]
         if note and not any(each.startswith(kind) for each in self._notes):
             self._notes.append(note)
-            warnings.warn(f"run={self.name!r}: {note}", stacklevel=4)
+            self._unsaid.append(note)
+
+    def _warn(self, *, stacklevel: int = 3) -> None:
+        """Give the warnings after everything else is done: ``python -W error`` makes exceptions of them."""
+        while self._unsaid:
+            warnings.warn(f"run={self.name!r}: {self._unsaid.pop(0)}", stacklevel=stacklevel)
 
     def _at_exit(self) -> None:
         """Close the run when the program ends; it failed if an exception ended the program."""
@@ -442,7 +475,7 @@ class Watch:
         if error is None:
             self.close()
         else:
-            self.close("failed", f"{type(error).__name__}: {error}"[:300])
+            self.close("failed", shown(error)[:300])
 
 
 class _NotWatching(Watch):
@@ -474,14 +507,18 @@ def _as_pairs(batch: WatchedBatch, filler: int | None) -> tuple[torch.Tensor | N
     return None if batch.tgt_in is None else batch.src, whole
 
 
-def _kept(loss: torch.Tensor | float) -> torch.Tensor | float:
-    """Return a loss as a number or, from a device for which reading it would wait, as a tensor to be read later."""
-    if not isinstance(loss, torch.Tensor):
-        return float(loss)
-    if loss.numel() != 1:
-        raise InputError(f"loss is a tensor {tuple(loss.shape)}; it must be one number")
-    return loss.item() if loss.is_cpu else loss.detach().clone()
+def _kept(field: str, value: Any) -> torch.Tensor | float:
+    """Return a value as a number or, from a device for which reading it would wait, as a tensor to be read later."""
+    if isinstance(value, torch.Tensor):
+        if value.numel() != 1 or value.is_complex():
+            raise InputError(f"{field} is {described(value)}; it must be one number")
+        return value.item() if value.is_cpu else value.detach().clone()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{field}={value!r:.60} must be one number") from None
 
 
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else math.nan
+def _finite(value: torch.Tensor | float) -> float:
+    number = float(value)
+    return number if math.isfinite(number) else math.nan

@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -139,9 +140,12 @@ def test_a_run_of_that_name_is_continued_or_refused(tmp_path):
         lab.watch(model, BATCH, name="other", root=tmp_path, resume=True, **OPTIONS)
     with lab.watch(model, BATCH, name="mine", root=tmp_path, resume=True, step=7, **OPTIONS) as watch:
         assert watch.last_step == 7
-        with pytest.raises(RunError, match="is in use"):
-            lab.watch(model, BATCH, name="mine", root=tmp_path, resume=True, **OPTIONS)
         watch.step(0.25)
+        for again in (False, True):
+            with pytest.raises(
+                RunError, match=r"still watched by this program, at step 8; call close\(\) of that watch"
+            ):
+                lab.watch(model, BATCH, name="mine", root=tmp_path, resume=again, **OPTIONS)
     run = Runs(tmp_path)["mine"]
     assert run.history.points()["step"] == list(range(1, 9))
     assert run.history.points()["loss"] == [*before[:7], 0.25]
@@ -156,14 +160,17 @@ def test_a_run_of_that_name_is_continued_or_refused(tmp_path):
 
 def test_an_exception_marks_the_run_failed_and_ctrl_c_stopped(tmp_path):
     model, _ = made()
-    for name, error, status in (("a", ZeroDivisionError("by 0"), "failed"), ("b", KeyboardInterrupt(), "stopped")):
+    for name, error, status, message in (
+        ("a", ZeroDivisionError("by 0"), "failed", "ZeroDivisionError: by 0"),
+        ("b", AssertionError(), "failed", "AssertionError"),
+        ("c", KeyboardInterrupt(), "stopped", "interrupted by Ctrl+C"),
+    ):
         watch = lab.watch(model, BATCH, name=name, root=tmp_path, **OPTIONS)
         watch.step(1.0)
         with pytest.raises(type(error)), watch:
             raise error
         info = Runs(tmp_path)[name].info
-        assert (info.status, info.step) == (status, 1)
-        assert type(error).__name__ in info.message
+        assert (info.status, info.step, info.message) == (status, 1, message)
 
 
 @pytest.mark.slow
@@ -246,7 +253,10 @@ def test_a_language_model_is_diagnosed_on_its_sequences(tmp_path, ignored):
     ],
 )
 def test_a_model_without_heads_to_draw_has_the_rest_and_says_why(tmp_path, model, batch, note):
-    with pytest.warns(UserWarning, match=note), lab.watch(model, batch, name="mine", root=tmp_path, pad=0) as watch:
+    with pytest.warns(UserWarning, match=note) as warned:
+        watch = lab.watch(model, batch, name="mine", root=tmp_path, pad=0)
+    assert warned[0].filename == __file__
+    with watch:
         watch.step(1.0)
     run = Runs(tmp_path)["mine"]
     assert re.match(note, run.info.message)
@@ -307,11 +317,18 @@ def test_findings_are_kept_with_the_run(tmp_path):
         ((BATCH[0][:2], *BATCH[1:]), "src has 2, tgt_in has 6, tgt_out has 6 rows"),
         ((BATCH[0], BATCH[1], BATCH[2] * 0), "the targets of batch are PAD only"),
         ((BATCH[0], BATCH[1].float(), BATCH[2]), "tgt_in is a tensor .* float32"),
+        (
+            BATCH[1:],
+            "batch is 2 tensors, .* does not fit its arguments .*; it must be .src, tgt_in, tgt_out",
+        ),
     ],
 )
 def test_a_wrong_batch_is_refused_before_there_is_a_folder(tmp_path, batch, message):
     with pytest.raises(InputError, match=message):
         lab.watch(made()[0], batch, name="mine", root=tmp_path, **OPTIONS)
+    for field, value in (("every", 1.5), ("steps", "5"), ("step", [1]), ("pad", "0")):
+        with pytest.raises(InputError, match=rf"{field}={re.escape(repr(value))} must be a whole number"):
+            lab.watch(made()[0], BATCH, name="mine", root=tmp_path, **OPTIONS | {field: value})
     with pytest.raises(InputError, match="must return logits"):
         lab.watch(lambda src, tgt_in: src, BATCH, name="mine", root=tmp_path, **OPTIONS)
     assert list(tmp_path.iterdir()) == []
@@ -323,11 +340,64 @@ def test_steps_must_not_go_back_and_a_loss_is_one_number(tmp_path):
     watch.step(0.5, step=8, learning_rate=0.1, gradient_norm=2.0)
     with pytest.raises(InputError, match="step=7 must not be below 8"):
         watch.step(0.5, step=7)
-    with pytest.raises(InputError, match=r"loss is a tensor \(2,\); it must be one number"):
+    with pytest.raises(InputError, match=r"loss is a tensor \(2,\) float32; it must be one number"):
         watch.step(torch.ones(2))
     watch.close()
     points = Runs(tmp_path)["mine"].history.points()
     assert points == {"step": [8], "loss": [0.5], "learning_rate": [0.1], "gradient_norm": [2.0]}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("loss", torch.ones(2), r"loss is a tensor \(2,\) float32; it must be one number"),
+        ("step", 2.5, r"step=2\.5 must be a whole number"),
+        ("step", torch.ones(2), r"step=tensor\(\[1., 1.\]\) must be a whole number"),
+        ("step", 10**12, "step=1000000000000 must be from 0 to 1,000,000,000"),
+        ("learning_rate", [0.1], r"learning_rate=\[0\.1\] must be one number"),
+        ("gradient_norm", torch.ones(2), r"gradient_norm is a tensor \(2,\) float32; it must be one number"),
+    ],
+)
+def test_a_wrong_value_is_refused_where_it_is_passed_and_the_run_goes_on(tmp_path, field, value, message):
+    watch = lab.watch(made()[0], BATCH, name="mine", root=tmp_path, **OPTIONS)
+    with pytest.raises(InputError, match=message):
+        watch.step(**{"loss": 1.0} | {field: value})
+    with pytest.raises(InputError, match="status='done' is not one of finished, stopped, failed"):
+        watch.close("done")
+    watch.step(0.5)
+    watch.step(torch.tensor(0.25), step=np.int64(2), learning_rate=torch.tensor([0.5]), gradient_norm=np.float32(2))
+    watch.step(0.125, step=torch.tensor(3), learning_rate=math.inf, gradient_norm=math.inf)
+    watch.close()
+    run = Runs(tmp_path)["mine"]
+    assert (run.info.status, run.info.step) == ("finished", 3)
+    assert run.history.points() == {
+        "step": [1, 2, 3],
+        "loss": [0.5, 0.25, 0.125],
+        "learning_rate": [None, 0.5, None],
+        "gradient_norm": [None, 2.0, None],
+    }
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_made_an_exception_comes_after_everything_is_written(tmp_path):
+    watch = lab.watch(made()[0], BATCH, name="mine", root=tmp_path, **OPTIONS)
+    watch.step(math.nan)
+    with pytest.raises(UserWarning, match="the loss is nan at step 1"):
+        watch.close()
+    info = Runs(tmp_path)["mine"].info
+    assert (info.status, info.message) == ("finished", "the loss is nan at step 1")
+    with pytest.raises(UserWarning, match="no heads"):
+        lab.watch(styles.Recurrent(attends=False), BATCH, name="other", root=tmp_path, pad=0)
+    assert list(Runs(tmp_path)) == ["mine"]
+
+
+def test_a_training_of_more_than_a_million_updates_is_continued(tmp_path):
+    model, _ = made()
+    with lab.watch(model, BATCH, name="mine", root=tmp_path, step=1_500_000, **OPTIONS) as watch:
+        watch.step(1.0)
+    with lab.watch(model, BATCH, name="mine", root=tmp_path, resume=True, **OPTIONS) as watch:
+        assert watch.last_step == 1_500_001
+    assert [each.step for each in Runs(tmp_path)["mine"].info.provenance] == [1_500_000, 1_500_001]
 
 
 def test_the_interval_costs_the_share_that_it_may(monkeypatch):
