@@ -122,12 +122,11 @@ class RunFolder:
             contents: further files by name; they replace the default ``preset.yaml`` and ``run.json``.
 
         Raises:
-            RunError: a run of that name exists.
+            RunError: a run of that name exists, or no folder can be made there.
             ConfigError: the file of user-provided pairs is missing or holds other pairs.
         """
         if isinstance(name, str) and cls(root, name).path.exists():
             raise cls(root, name)._name_taken()
-        root.mkdir(parents=True, exist_ok=True)
         draft = root / f".{preset.name}.{secrets.token_hex(4)}.new"
         info = RunInfo(status=status).model_dump_json(indent=1)
         files = {"preset.yaml": preset_to_yaml(preset).encode(), "run.json": info.encode()}
@@ -140,7 +139,10 @@ class RunFolder:
             raise missing_vocabulary(preset.task.inherited_vocabulary)
         if preset.task.has_subwords and SUBWORDS not in contents:
             files[SUBWORDS] = _learned_subwords(preset, pairs)
-        draft.mkdir()
+        try:
+            draft.mkdir(parents=True)
+        except OSError as error:  # which names the draft
+            raise RunError(f"checkpoints={str(root)!r} cannot be written to: {error.strerror or error}") from error
         try:
             for file, content in (files | dict(contents)).items():
                 is_text = file in WITH_CHECKSUM

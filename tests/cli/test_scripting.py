@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(lab, root, monkeypatch):
     monkeypatch.setattr("core.runs.folder.Path.mkdir", refused)
     code, output, errors = lab("train", "--preset", "tiny", "--json")
     assert code == 2
-    assert re.fullmatch(r"error: file='/.*': Permission denied\n", errors)
+    assert re.fullmatch(r"error: checkpoints='/.*/checkpoints' cannot be written to: Permission denied\n", errors)
     assert f"error: {json.loads(output)['error']}\n" == errors
 
 
