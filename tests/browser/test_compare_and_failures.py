@@ -7,13 +7,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, choose_run, choose_seeds, open_tab
+from tests.browser.chromium import NOTHING_SIDEWAYS, choose_run, choose_seeds, open_tab
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-    pytest.mark.usefixtures("seeds"),
-]
+pytestmark = pytest.mark.usefixtures("seeds")
 
 
 def test_selected_runs_are_compared_and_restored_from_the_address(
