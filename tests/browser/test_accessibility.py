@@ -109,7 +109,7 @@ def show_comparison(page: Page) -> None:
     """Compare two runs."""
     choose_seeds(page, "pair")
     page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.locator("#run-comparison .heading")).to_contain_text("2,000 held-out inputs")
+    expect(page.locator("#run-comparison .heading")).to_contain_text("100 held-out inputs")
     page.evaluate(UNFOLD)
 
 
