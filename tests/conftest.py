@@ -34,6 +34,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return None if whole and config.option.capture != "no" else 0  # None: as many as there are cores
 
 
+@pytest.hookimpl(tryfirst=True)  # before ``-m`` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests that drive a browser, and skip them where there is none."""
+    if browsing := [item for item in items if "chromium" in getattr(item, "fixturenames", ())]:
+        from tests.browser.chromium import CHROMIUM  # most tests need no browser
+
+        reason = "no Chromium on this machine: apt-get install chromium"
+        for item in browsing:
+            item.add_marker(pytest.mark.browser)
+            item.add_marker(pytest.mark.skipif(CHROMIUM is None, reason=reason))
+
+
 def pytest_collection_finish() -> None:
     """Leave what is imported by now out of garbage collection, which would look through all of PyTorch again."""
     gc.collect()

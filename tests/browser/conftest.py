@@ -48,6 +48,13 @@ def estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.server.estimates.estimate_training_time", by_operations)
 
 
+@pytest.fixture(autouse=True)
+def few_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports and comparisons measure 100 inputs: thousands take a core from what a test waits for."""
+    for name, number in (("compare.SEQUENCES", 100), ("compare.INPUTS_PER_LENGTH", 10), ("report.SEQUENCES", 100)):
+        monkeypatch.setattr(f"ui.tabs.{name}", number)
+
+
 @pytest.fixture(scope="session")
 def tab(chromium: Browser) -> tuple[Page, list[str]]:
     """A tab of a headless Chromium and its console errors; one for all tests, so that scripts stay compiled."""

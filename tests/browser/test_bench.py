@@ -13,7 +13,6 @@ from core.config import load_preset
 from core.runs import Run
 from core.server import Runs
 from tests.browser.chromium import (
-    CHROMIUM,
     NOTHING_SIDEWAYS,
     PHONE,
     TWO_FRAMES,
@@ -27,10 +26,6 @@ from tests.serving import SHIPPED, TRANSLATOR
 from tests.support.run_helpers import wait_for
 from ui.tabs import decode
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 LAPTOP, SCREEN = {"width": 1366, "height": 768}, {"width": 1920, "height": 1080}
 XGA = {"width": 1024, "height": 768}
 STEP = ".run_bar .steps"

@@ -5,12 +5,8 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chromium import CHROMIUM, TWO_FRAMES
+from tests.browser.chromium import TWO_FRAMES
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 DRAWN = "(canvas) => canvas.toDataURL()"
 
 

@@ -16,15 +16,11 @@ from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
 from core.teaching.attention_lessons import attention_lessons
-from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, new_context
+from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, PHONE, new_context
 from tests.serving import SHIPPED, TRANSLATOR
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 NICKNAME = "=1+1<img src=x onerror=x()>"
 QUICK = {"training.steps": 60, "training.evaluate_every": 30, "training.validation_sequences": 16}
 

@@ -7,13 +7,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, choose_run, choose_seeds, open_tab
+from tests.browser.chromium import NOTHING_SIDEWAYS, choose_run, choose_seeds, open_tab
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-    pytest.mark.usefixtures("seeds"),
-]
+pytestmark = pytest.mark.usefixtures("seeds")
 
 
 def test_selected_runs_are_compared_and_restored_from_the_address(
@@ -36,7 +32,7 @@ def test_selected_runs_are_compared_and_restored_from_the_address(
     expect(picker).to_contain_text("Only runs of the same task can be compared")
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(found.locator(".heading")).to_have_text(
-        "reverse 2–5 digits: 2,000 held-out inputs, the same for all runs", timeout=30_000
+        "reverse 2–5 digits: 100 held-out inputs, the same for all runs", timeout=30_000
     )
     expect(found.locator(".verdict")).to_contain_text("95 % confidence interval")
     expect(found.locator(".line-chart canvas")).to_have_count(4)

@@ -9,9 +9,6 @@ import httpx
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.chromium import CHROMIUM
-
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
 UPLOAD = """async (lab) => {
   const form = new FormData();
   form.append("files", new File(["from a foreign page"], "foreign.tsv"));

@@ -8,14 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.interpret.ablation import AblatedHead, grid_cells
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, head_button, open_tab, press_quickly
+from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, head_button, open_tab, press_quickly
 from ui.components import head_importance
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
-
 
 LAPTOP = {"width": 1366, "height": 768}
 

@@ -12,15 +12,10 @@ from core.interpret.health import head_marks
 from core.runs import RunFolder
 from core.runs.replay import Replay
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, choose_run
+from tests.browser.chromium import choose_run
 from tests.serving import SHIPPED
 from tests.support.old_replay import remove_health
 from tests.support.trainings import train_run
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 
 
 @pytest.mark.slow

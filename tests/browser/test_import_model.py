@@ -8,13 +8,8 @@ import torch
 from playwright.sync_api import Page, expect
 
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, choose_run, open_tab
+from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, PHONE, choose_run, open_tab
 from tests.support.foreign_models import MARIAN, StateDictModel, write_folder, write_marian_text_model
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 
 
 def type_path(page: Page, path: Path) -> None:

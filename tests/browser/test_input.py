@@ -14,16 +14,11 @@ from core.config import load_preset
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.access import VisitorRuns
-from tests.browser.chromium import CHROMIUM, DESKTOP, choose_run, new_context, open_tab, press_quickly
+from tests.browser.chromium import DESKTOP, choose_run, new_context, open_tab, press_quickly
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 from ui.serving.launch import serve
 from ui.tabs import decode as decode_tab
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 
 # Gradio's message, which depends on the moment at which its own connection ends.
 ADD_TOAST = """() => {

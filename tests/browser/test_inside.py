@@ -5,13 +5,9 @@ import re
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, choose_run, new_context, open_tab
+from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, choose_run, new_context, open_tab
 from tests.serving import SHIPPED
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 IN_VIEW = "(node) => { const box = node.getBoundingClientRect(); return box.top >= 0 && box.top < innerHeight }"
 

@@ -7,14 +7,10 @@ from playwright.sync_api import Page, expect
 from core.runs.importing_models import import_model
 from core.runs.torch_transformer import mapping_to_yaml, propose
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, head_button
+from tests.browser.chromium import NOTHING_SIDEWAYS, head_button
 from tests.support.foreign_models import StateDictModel
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
+pytestmark = pytest.mark.slow
 LAYERS = HEADS = 24
 # Elements of a kind whose text does not fit, or that another covers at its middle.
 CLIPPED = """(nodes) => nodes.filter((node) => {

@@ -10,14 +10,10 @@ from playwright.sync_api import Page, expect
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
-from tests.browser.chromium import CHROMIUM, DESKTOP, choose_run, choose_seeds, new_context, open_tab
+from tests.browser.chromium import DESKTOP, choose_run, choose_seeds, new_context, open_tab
 from tests.browser.layout import faults_at
 from tests.serving import SHIPPED
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 SMALL, TABLET, XGA, LAPTOP = (320, 640), (820, 1180), (1024, 768), (1366, 768)
 
 

@@ -12,14 +12,10 @@ from core.server import Runs
 from core.teaching.attention_lessons import attention_lessons, load_attention_lesson
 from core.teaching.attention_lessons.attention_scores import attention_scores
 from core.teaching.symptoms import symptoms
-from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_lesson, open_tab
+from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, PHONE, open_lesson, open_tab
 from tests.browser.test_accessibility import NO_TRANSITIONS, check
 from tests.serving import SHIPPED
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 NAMES = [lesson.name for lesson in attention_lessons()]
 FIRST_BY_DAY = [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
 

@@ -9,13 +9,9 @@ from playwright.sync_api import Page, expect
 
 from core.server import Runs
 from core.teaching.lessons import Lesson, lesson_names, load_lesson
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_lesson, open_tab
+from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, open_lesson, open_tab
 from ui.tabs import lessons
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 IS_DRAWN = """canvas => canvas.width > 0
     && canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"""
 

@@ -12,16 +12,12 @@ from playwright.sync_api import Page, expect
 from core.server import Runs
 from core.server.access import VisitorRuns
 from core.tasks.ingest import StagingArea
-from tests.browser.chromium import CHROMIUM, PHONE
+from tests.browser.chromium import PHONE
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 from ui.forms import own_data
 from ui.updates import Updates
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 COVERED = """(box) => {
   const [label, icon] = [box.querySelector("label"), box.querySelector("button svg")];
   return label.getBoundingClientRect().bottom > icon.getBoundingClientRect().top;

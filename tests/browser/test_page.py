@@ -12,7 +12,6 @@ from core.config import load_preset
 from core.runs import RunFolder
 from core.server import Runs
 from tests.browser.chromium import (
-    CHROMIUM,
     DESKTOP,
     NOTHING_SIDEWAYS,
     PHONE,
@@ -25,10 +24,6 @@ from tests.browser.chromium import (
 )
 from tests.serving import SHIPPED
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 STOP, STATUS = "#run-bar .stop:enabled", "#run-bar .status"
 WHOLE = 2  # at most the step of the second pixel, where the chart shows all 600
 

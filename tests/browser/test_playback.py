@@ -3,13 +3,9 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chromium import CHROMIUM, open_tab
+from tests.browser.chromium import open_tab
 from tests.serving import SHIPPED
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 DRAWN = "(canvas) => canvas.toDataURL()"
 WHOLE_PLAYBACK = 4000  # milliseconds: five steps, and some
 START_AND_PRESS = """(viewer) => {

@@ -14,13 +14,7 @@ from core.config.listing import work
 from core.runs.estimate import TrainingTime
 from core.server import Runs
 from core.tasks import number_words, pronunciations
-from tests.browser.chromium import CHROMIUM
 from ui.forms import preset_form, preset_list
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from core.runs import DEFAULT_ROOT, Runs
 from core.text.pieces import word_groups, word_names
 from core.text.vocab import BOS, EOS
 from tests.browser.chromium import (
-    CHROMIUM,
     NOTHING_SIDEWAYS,
     PHONE,
     TWO_FRAMES,
@@ -23,10 +22,6 @@ from tests.browser.chromium import (
 )
 from tests.serving import SHIPPED, TRANSLATOR
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 LAPTOP = {"width": 1366, "height": 768}
 ROWS = {"source": "above", "output": "below"}
 LEAST = 0.05  # the smallest weight that gets a line

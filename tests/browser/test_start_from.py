@@ -8,13 +8,8 @@ from playwright.sync_api import Page, Route, expect
 from core.config import load_preset
 from core.runs import RunFolder
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE
+from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE
 from tests.support.trainings import train_run
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 
 
 @pytest.fixture

@@ -8,14 +8,10 @@ from playwright.sync_api import Page, expect
 
 from core.runs import RunFolder
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.support.trainings import train_run
 from tests.support.translation_run import SENTENCE, small_translation
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 RUN = "translated"
 
 

@@ -12,16 +12,12 @@ from core.config import load_preset
 from core.runs.estimate import TrainingTime
 from core.server import Runs
 from core.server.estimates import Estimates
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, choose_preset, open_tab
+from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, choose_preset, open_tab
 from tests.browser.test_accessibility import NO_TRANSITIONS, UNLABELED, check
 from tests.runs.sweeps.conftest import Held
 from tests.support.made_up_sweep import made_up_sweep
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
+pytestmark = pytest.mark.slow
 SHORT = """
 preset: tiny
 set: {training.warmup_steps: 2, training.evaluate_every: 4, training.batch_size: 4, training.validation_sequences: 8}

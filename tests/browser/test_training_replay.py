@@ -8,14 +8,10 @@ from playwright.sync_api import Page, expect
 
 from core.config import load_preset
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, PHONE, head_button, open_tab
+from tests.browser.chromium import PHONE, head_button, open_tab
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 RUN = "replayed"
 SCRUB = "(slider, place) => { slider.value = place; slider.dispatchEvent(new Event('input')); }"
 DRAWN = "(canvas) => canvas.toDataURL()"

@@ -13,14 +13,10 @@ from playwright.sync_api import Page, expect
 from benchmarks import model_styles as styles
 from core import lab
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, DESKTOP, PHONE, choose_run, open_tab
+from tests.browser.chromium import DESKTOP, PHONE, choose_run, open_tab
 from tests.runs.watching.loops import BATCH, OPTIONS, made, update
 from tests.support.run_helpers import wait_for
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

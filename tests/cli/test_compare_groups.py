@@ -22,6 +22,8 @@ def shelf(tmp_path_factory, tiny, tiny_gru):
     """A sweep of two learning rates and two widths with two seeds, a GRU with two, and a run of another task."""
     torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("groups")
+    brief = {"training.steps": 2, "training.warmup_steps": 1, "training.evaluate_every": 2}
+    tiny, tiny_gru = tiny.with_changes(brief), tiny_gru.with_changes(brief)
     sweep = make_sweep()
     folder = SweepFolder(root, "s")
     folder.prepare(SweepFile(sweep=sweep, base=tiny), extend=False)

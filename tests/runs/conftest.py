@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -46,6 +47,15 @@ def straight(tmp_path_factory: pytest.TempPathFactory, preset: Preset) -> RunFol
     other = RunFolder.create(tmp_path_factory.mktemp("straight"), preset, name="straight")
     train_run(other)
     return other
+
+
+@pytest.fixture
+def untraced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Export a large text in place of a model's graph, which takes seconds to trace."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    model = onnx.ModelProto(doc_string="-" * 20_000)
+    monkeypatch.setattr("core.runs.onnx_export.forward_graph", lambda _: SimpleNamespace(to_onnx=lambda *_: model))
 
 
 @pytest.fixture(scope="session")

@@ -16,15 +16,10 @@ from core.teaching.attention_lessons import attention_lessons
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID, until_eos
 from core.training.loop import StepEvent, train
-from tests.browser.chromium import CHROMIUM
 from tests.site.conftest import COMPARED
 from ui.components.lesson import live_figures
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
+pytestmark = pytest.mark.slow
 UPDATES = 25
 INPUTS = 1_000
 FIGURES = {

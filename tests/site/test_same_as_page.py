@@ -5,7 +5,6 @@ Others use what the site lacks: other tabs, the tour, and weights of earlier tra
 
 import pytest
 
-from tests.browser.chromium import CHROMIUM
 from tests.browser.test_bench import (
     test_any_block_layer_and_input_can_be_watched_and_a_head_opens,
     test_attention_has_the_colors_of_the_theme,
@@ -41,8 +40,4 @@ from tests.browser.test_training_replay import (
     test_maps_can_be_previewed_and_downloaded,
 )
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
+pytestmark = pytest.mark.slow

@@ -13,15 +13,11 @@ from core.runs import DEFAULT_ROOT, Run, RunFolder
 from core.runs.export import export_weights
 from core.runs.importing import import_run
 from core.text.pieces import word_names
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.browser.test_accessibility import CHECK, NO_TRANSITIONS
 from tests.support.trainings import train_run
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
+pytestmark = pytest.mark.slow
 TABS = ("Train", "Decode", "Look inside", "Learn", "About")
 MINUTE = 60_000
 READY = "body[data-ready]"

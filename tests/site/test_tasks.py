@@ -16,17 +16,12 @@ from core.runs.importing_models import import_model
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.pieces import sentence_of
-from tests.browser.chromium import CHROMIUM
 from tests.support.foreign_models import BART, write_folder
 from ui.site.build import HERE
 from ui.site.labs import preset_lab, run_lab
 from ui.site.model_facts import model_facts
 from ui.subword_texts import words_of
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
-]
 TYPED = (
     "4 8 2 9",
     "4829",

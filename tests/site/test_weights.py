@@ -6,7 +6,6 @@ from playwright.sync_api import Browser
 
 from core.graphs.graph import weights_of
 from core.runs import DEFAULT_ROOT, Run, RunFolder
-from tests.browser.chromium import CHROMIUM
 from ui.site.build import HERE
 from ui.site.weight_files import rounded, weight_file
 
@@ -36,8 +35,6 @@ def test_small_models_keep_their_weights():
     assert content == b"".join(weight.numpy().tobytes() for weight in weights.values())
 
 
-@pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 def test_the_site_reads_what_was_rounded(chromium: Browser, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("ui.site.weight_files.MAX_EXACT", 0)
     draw = torch.Generator().manual_seed(1)

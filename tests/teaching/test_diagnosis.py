@@ -377,26 +377,30 @@ class Grouped(nn.Module):
         return self.o(z.transpose(1, 2).flatten(2))
 
 
-@pytest.mark.parametrize("repeat", ["interleaved", "expanded", "cached", "fused"])
-def test_the_scaling_of_every_call_is_judged_by_itself(repeat: str):
-    def scaling(encoder: Grouped, cross: Grouped) -> Finding:
-        torch.manual_seed(0)
-        model = model_styles.FromScratch("matmul")
-        model.encoder, model.decoder, model.cross = encoder, Grouped(repeat), cross
-        return finding(diagnose(model, *plain.make_batch(), **IDS), "score scaling")
+def scaling(encoder: Grouped, decoder: Grouped, cross: Grouped) -> Finding:
+    torch.manual_seed(0)
+    model = model_styles.FromScratch("matmul")
+    model.encoder, model.decoder, model.cross = encoder, decoder, cross
+    return finding(diagnose(model, *plain.make_batch(), **IDS), "score scaling")
 
-    right, larger = scaling(Grouped(repeat), Grouped(repeat)), scaling(Grouped(repeat, heads=2), Grouped(repeat))
-    unscaled = scaling(Grouped(repeat), Grouped(repeat, divisor=1))
-    thrice = scaling(Grouped(repeat, divisor=3), Grouped(repeat, divisor=1))
-    assert (right.light, larger.light) == ("green", "green")
+
+@pytest.mark.parametrize("repeat", ["interleaved", "expanded", "cached", "fused"])
+def test_the_scaling_is_measured_however_keys_are_repeated(repeat: str):
+    assert scaling(Grouped(repeat), Grouped(repeat), Grouped(repeat)).light == "green"
+    unscaled = scaling(Grouped(repeat), Grouped(repeat), Grouped(repeat, divisor=1))
     assert (unscaled.light, unscaled.bug) == ("red", "no-score-scaling")
     assert "In 1 of 3 attention modules" in unscaled.sentence
     assert "by 1.00, not 2.83." in unscaled.sentence
-    by_size = scaling(Grouped(repeat), Grouped(repeat, divisor=8))  # as in µP
-    assert (by_size.light, by_size.bug) == ("amber", None)
+
+
+def test_the_scaling_of_every_call_is_judged_by_itself():
+    assert scaling(Grouped(heads=2), Grouped(), Grouped()).light == "green"
+    thrice = scaling(Grouped(divisor=3), Grouped(), Grouped(divisor=1))
     assert (thrice.light, thrice.bug) == ("red", None)
     assert "In 2 of 3 attention modules" in thrice.sentence
-    partly = scaling(Grouped(repeat), Grouped("rotated", divisor=1))
+    by_size = scaling(Grouped(), Grouped(), Grouped(divisor=8))  # as in µP
+    assert (by_size.light, by_size.bug) == ("amber", None)
+    partly = scaling(Grouped(), Grouped(), Grouped("rotated", divisor=1))
     assert partly.sentence.endswith("which is √d_k. In 1 of 3 calls of attention that could not be measured.")
 
 

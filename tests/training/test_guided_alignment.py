@@ -13,7 +13,7 @@ from core.teaching.bugs import new_state
 from core.training.guided_alignment import GUIDED_HEAD, AlignmentGuide, guided_layer
 from core.training.loop import StepEvent, train
 
-BRIEF = {"training.steps": 150, "training.warmup_steps": 10, "training.evaluate_every": 150}
+BRIEF = {"training.steps": 100, "training.warmup_steps": 10, "training.evaluate_every": 100}
 DEEP = {"model.num_decoder_layers": 2, "training.batch_size": 32}
 
 

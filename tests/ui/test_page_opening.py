@@ -148,7 +148,7 @@ def test_what_the_first_visitor_waits_for_imports_neither_pyplot_nor_pytorchs_co
         from core.tasks import build_task
 
         matplotlib.get_backend()  # as Gradio does around every event
-        for preset in listed_presets():
+        for preset in {(each.task.family, each.model.family): each for each in listed_presets()}.values():
             outline_model(preset.model, build_task(preset.task))
         print([name for name in ("torch._dynamo", "sympy", "matplotlib.pyplot") if name in sys.modules])
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from core.config import Preset, preset_to_yaml
+from core.config import Preset
 from core.runs import RunFolder
 from core.runs.sweeps.driver import Driver, RunResult
 from core.runs.sweeps.folder import SweepFile, SweepFolder
@@ -32,14 +32,6 @@ def train_in_threads(monkeypatch: pytest.MonkeyPatch, process: type | None = Non
     """Let sweeps train in threads, and do not estimate the memory of a run, which takes longer than to train it."""
     monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", process or ThreadProcess)
     monkeypatch.setattr("core.runs.sweeps.checks.training_memory", lambda *_: SimpleNamespace(total=10_000_000))
-
-
-@pytest.fixture
-def small_file(tmp_path: Path, tiny: Preset) -> Path:
-    """The file ``small.yaml`` with the preset ``tiny`` of the tests."""
-    path = tmp_path / "small.yaml"
-    path.write_text(preset_to_yaml(tiny))
-    return path
 
 
 class ThreadProcess:
