@@ -874,3 +874,32 @@ def test_a_diagnosis_changes_nothing():
     assert [each.training for each in model.modules()] == modes
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_an_interrupted_diagnosis_changes_nothing_either():
+    """Wherever Ctrl+C is, and although the prompt keeps the exception with its frames."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 8), nn.Dropout(), nn.Linear(8, 20))
+    ids, calls_left = torch.randint(3, 20, (4, 8)), 0
+
+    def forward(read: torch.Tensor) -> torch.Tensor:
+        nonlocal calls_left
+        calls_left -= 1
+        if calls_left == 0:
+            raise KeyboardInterrupt
+        return model(read)
+
+    def loss(forward, ids):
+        return F.cross_entropy(forward(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+
+    diagnose(forward, None, ids, loss=loss, model=model)
+    num_calls = -calls_left
+    assert num_calls > 20
+    before = [each.clone() for each in model.parameters()]
+    for calls_left in range(1, num_calls, 2):  # noqa: B007 - forward counts it down
+        with pytest.raises(KeyboardInterrupt) as kept:
+            diagnose(forward, None, ids, loss=loss, model=model)
+        assert kept.value.__traceback__ is not None
+        assert all(each.training for each in model.modules())
+        assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+        assert torch.zeros(1).dtype == torch.float32

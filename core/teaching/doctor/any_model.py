@@ -151,13 +151,12 @@ class AnyModel(BlackBox):
         given = self.logits(*self.few)
         with ExitStack() as stack:
             for dtype in (torch.float64, torch.float32, None):
-                attempt = ExitStack()
-                attempt.enter_context(computing_in(dtype, self.model))
-                coarsest = self._coarsest(given)
-                if coarsest in ROUNDING:
-                    stack.enter_context(attempt)
-                    break
-                attempt.close()
+                with ExitStack() as attempt:
+                    attempt.enter_context(computing_in(dtype, self.model))
+                    coarsest = self._coarsest(given)
+                    if coarsest in ROUNDING:
+                        stack.enter_context(attempt.pop_all())
+                        break
             self.rounding = ROUNDING.get(coarsest, COARSE) if coarsest else COARSE
             yield "" if coarsest in ROUNDING else self._too_coarse(coarsest)
 

@@ -4,7 +4,8 @@ import inspect
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -88,8 +89,8 @@ def diagnose(
     special = _special_ids(src is None, pad, bos, eos, src_pad, tgt_pad)
     kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
     subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
-    with examined(subject.model):
-        checks = _Diagnosis(subject, optimizer, step, decode).checks()
+    # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
+    with examined(subject.model), closing(_Diagnosis(subject, optimizer, step, decode).checks()) as checks:
         bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
         findings = [_made(*check) for check in bar]
     name = (
@@ -137,7 +138,7 @@ class _Diagnosis:
         self.leaks = False
         self.loss = LossChecks(subject)  # which also shows how training calls the model
 
-    def checks(self) -> Iterable[Check]:
+    def checks(self) -> Generator[Check, None, None]:
         """Yield each check when those before it are made."""
         yield FORWARD, self._forward
         yield "logits", self._usable(self.loss.check_outputs)
