@@ -30,7 +30,6 @@ from core.teaching.doctor.language_model import LanguageModel
 from core.teaching.doctor.loss_checks import NO_PAD, SAME_ID, LossChecks
 
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
-FILLS_IN = "the loss hides tokens and predicts them, as of a masked language model, which reads both sides."
 
 Decode = Callable[[torch.Tensor], torch.Tensor]
 Check = tuple[str, Callable[[], Finding]]  # its name and how it is made
@@ -148,7 +147,7 @@ class _Diagnosis:
         yield "target shift", self._usually(self._target_shift)
         yield "EOS in the targets", self.loss.check_eos
         yield "PAD in the loss", self.loss.check_pad
-        yield "tokens in the loss", self._usually(self.loss.check_tokens)
+        yield "tokens in the loss", self.loss.check_tokens
         yield "greedy decoding", self._usable(self._decoding)
         if self.unusable:
             yield from self._behavior()
@@ -215,7 +214,7 @@ class _Diagnosis:
 
         def guarded() -> Finding:
             if self.loss.fills_in:
-                raise NotCheckableError(FILLS_IN)
+                raise NotCheckableError(self.loss.fills_in)
             return check()
 
         return guarded
