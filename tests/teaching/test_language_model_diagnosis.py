@@ -220,6 +220,28 @@ def test_a_masked_language_model_whose_loss_counts_all_tokens_is_warned_about(id
     assert f"{copied:.0%} of the tokens that count in it are not hidden" in found.alarms[0].sentence
 
 
+def test_a_prompt_need_not_count_in_the_loss(ids: torch.Tensor):
+    """As in fine-tuning on completions; what is left out elsewhere, or in some rows only, still fails."""
+    first = torch.tensor([5, 6, 4, 5, 6, 5, 6, 5])[:, None]
+    positions = torch.arange(ids.shape[1])
+    cases = (
+        (positions < first, "but the first 3 to 5 tokens of each, as of a prompt"),
+        (positions < 2, "but the first 1 token of each"),
+        ((positions < first) & (first > 5), ""),
+        ((positions < first) | (positions == 8), ""),
+        ((positions < first) | (first == 4), ""),
+    )
+    for is_left_out, words in cases:
+
+        def loss(model: Callable, given: torch.Tensor, is_left_out: torch.Tensor = is_left_out) -> torch.Tensor:
+            labels = given.masked_fill(is_left_out | (given == PAD), -100)
+            return F.cross_entropy(model(given)[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+        found = lab.diagnose(Model(), None, ids, pad=PAD, eos=EOS, loss=loss)
+        assert [each.check for each in found.failed] == ([] if words else ["tokens in the loss"]), found
+        assert words in next(each.sentence for each in found.findings if each.check == "tokens in the loss")
+
+
 def test_without_special_tokens_what_needs_them_is_gray(ids: torch.Tensor):
     found = lab.diagnose(Model(), None, ids, loss=right)
     reasons = {each.check: each.sentence for each in found.unchecked}

@@ -5,10 +5,11 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from core.config.counting import counted
 from core.interpret.any_module.calling import ModelOutputError, is_ids
 from core.teaching.doctor import data_checks
 from core.teaching.doctor.any_model import AnyModel
-from core.teaching.doctor.black_box import NO_ID, NotCheckableError
+from core.teaching.doctor.black_box import NO_ID, NotCheckableError, SpecialIds
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.language_model import LanguageModel
 from core.teaching.doctor.loss_trace import ConstantLogits, LossTrace
@@ -171,10 +172,32 @@ class LossChecks:
             gradient = gradient[:, :-1]  # the model has read the last token too, which nothing follows
         if gradient.shape != targets.shape:
             return not_checked(name, "the logits of the loss have another length than the decoder input.")
+        is_language_model = isinstance(self.subject, LanguageModel)
+        if is_language_model and (prompts := _lengths_of_prompts(gradient == 0, targets, special)):
+            shortest, longest = min(prompts), max(prompts)
+            tokens = counted(longest, "token") if shortest == longest else f"{shortest} to {counted(longest, 'token')}"
+            sentence = f"Every token of the targets counts in the loss but the first {tokens} of each, as of a prompt."
+            return Finding(name, "green", sentence, 0.0)
         left_out = targets[gradient == 0].unique().tolist()
         if special.tgt_pad == NO_ID and len(left_out) == 1:
             return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
         return data_checks.check_tokens_in_loss(gradient, targets, special)
+
+
+def _lengths_of_prompts(left_out: torch.Tensor, targets: torch.Tensor, special: SpecialIds) -> list[int]:
+    """Return how many tokens at the beginning of each row do not count in the loss; none if others do not either.
+
+    Args:
+        left_out: (B, T) bool, where the loss does not count.
+        targets: (B, T) int64, the tokens to predict.
+        special: ids of PAD, which is no token.
+    """
+    is_token = targets != special.tgt_pad
+    is_prompt = is_token & ((is_token & ~left_out).cumsum(dim=1) == 0)
+    lengths, is_whole = is_prompt.sum(dim=1), (is_prompt == is_token).all(dim=1)
+    if is_whole.any() or not lengths.all() or not torch.equal(is_prompt, is_token & left_out):
+        return []
+    return lengths.tolist()
 
 
 def _hidden_by_labels(subject: LanguageModel, seen: ConstantLogits) -> float:
