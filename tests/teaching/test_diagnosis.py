@@ -1,6 +1,8 @@
 """The doctor on a user's model: bugs added to a plain PyTorch file by hand, other shapes, and broken calls."""
 
+import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
@@ -17,6 +19,7 @@ from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.teaching.doctor import Examination, Finding, diagnose
+from core.teaching.doctor.black_box import how_far
 from tests.support import plain_seq2seq as plain
 
 SOURCE = Path(plain.__file__).read_text()
@@ -738,6 +741,29 @@ def test_pad_that_reads_later_tokens_is_no_leak():
     leak = finding(diagnose(WrongAxis("matmul"), *plain.make_batch(), **IDS), "causal leak")
     assert leak.light == "amber"
     assert "No logit that counts changes" in leak.sentence
+
+
+def test_a_change_to_infinity_is_words_and_no_number():
+    """A softmax over the batch, of which PAD is hidden, has no token in a column of PAD."""
+
+    class WrongAxis(model_styles.FromScratch):
+        def forward(self, src, tgt_in):
+            hidden = torch.zeros(src.shape).masked_fill(src == plain.PAD, -torch.inf)
+            return super().forward(src, tgt_in) + hidden.softmax(dim=0).sum(dim=1)[:, None, None]
+
+    examination = diagnose(WrongAxis("matmul"), *plain.make_batch(), **IDS)
+    rows = finding(examination, "rows of a batch")
+    assert "the other pairs of its batch, some becoming infinite or NaN. Possible causes" in rows.sentence
+    data = json.loads(json.dumps(examination.as_data()), parse_constant=lambda name: pytest.fail(name))
+    assert Examination.from_data(data).failed == [replace(each, figure=None) for each in examination.failed]
+
+
+def test_one_standard_deviation_is_singular():
+    assert [how_far(each) for each in (0.996, 1.04, 1.06)] == [
+        ", by 1 standard deviation",
+        ", by 1 standard deviation",
+        ", by 1.1 standard deviations",
+    ]
 
 
 # --- what cannot be checked ---------------------------------------------------------------------------------------

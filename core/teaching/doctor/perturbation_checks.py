@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from core.models.seq2seq import Block
 from core.teaching.doctor.attention_spread import VISIBLE, attention_ahead, attention_to_end
-from core.teaching.doctor.black_box import BlackBox, NotCheckableError, largest_change
+from core.teaching.doctor.black_box import BlackBox, NotCheckableError, how_far, largest_change
 from core.teaching.doctor.finding import Finding, not_checked
 
 NUM_PAD = 3  # tokens appended
@@ -37,7 +37,7 @@ def check_batch_rows(subject: BlackBox) -> Finding:
     if subject.rounding.explains(change):
         return Finding(name, "green", "A pair has the same logits alone as in a batch.", change)
     sentence = (
-        f"The logits of a pair depend on the other pairs of its batch, by {change:.2g} standard deviations. Possible "
+        f"The logits of a pair depend on the other pairs of its batch{how_far(change)}. Possible "
         "causes: view instead of transpose, batch_first, a softmax or a normalization over the wrong axis."
     )
     return Finding(name, "red", sentence, change)
@@ -69,7 +69,7 @@ def check_causal_leak(subject: BlackBox) -> Finding:
         return Finding(name, "red", sentence, effect)
     if not subject.rounding.explains(pad_change, effect):
         sentence = (
-            f"Positions of PAD read later tokens: their logits change by {pad_change:.2g} standard deviations. No "
+            f"Positions of PAD read later tokens: their logits change{how_far(pad_change)}. No "
             "logit that counts changes. Does the target's padding mask hide rows (queries) in place of columns (keys)?"
         )
         return Finding(name, "amber", sentence, pad_change)
@@ -79,7 +79,7 @@ def check_causal_leak(subject: BlackBox) -> Finding:
 def _leak(subject: BlackBox, change: float) -> Finding:
     """Return the finding of a leak, with what the weights of the decoder's self-attention show about it."""
     name = "causal leak"
-    sentence = f"Changing a future target token changes earlier logits, by {change:.2g} standard deviations"
+    sentence = f"Changing a future target token changes earlier logits{how_far(change)}"
     ahead = attention_ahead(subject.attention_calls(*subject.few), subject.is_real)
     if ahead is None:
         sentence += ". Possible causes: no causal mask, view instead of transpose, a softmax over the wrong axis."
@@ -115,7 +115,7 @@ def check_pad_influence(subject: BlackBox) -> Finding:
         if subject.rounding.explains(effect):
             return not_checked(name, "replacing a source token changes no logit either.")
         return Finding(name, "green", "Appending PAD to a source changes no logit.", change)
-    sentence = f"Appending PAD to a source changes the logits, by {change:.2g} standard deviations"
+    sentence = f"Appending PAD to a source changes the logits{how_far(change)}"
     masses = attention_to_end(subject.attention_calls(padded, tgt_in), padded.shape[1], num_pad)
     reading = [block for block, mass in masses.items() if mass > VISIBLE]
     if reading:
@@ -152,7 +152,7 @@ def check_target_pad(subject: BlackBox) -> Finding:
         return not_checked(name, CONSTANT)
     if subject.rounding.explains(change, effect):
         return Finding(name, "green", "Appending PAD to a decoder input changes no logit before it.", change)
-    sentence = f"Appending PAD to a decoder input changes the logits before it, by {change:.2g} standard deviations."
+    sentence = f"Appending PAD to a decoder input changes the logits before it{how_far(change)}."
     return Finding(name, "red", sentence, change)
 
 
@@ -174,7 +174,7 @@ def check_source_order(subject: BlackBox) -> Finding:
         swapped[row, [first, last]] = src[row, [last, first]]
     change = largest_change(subject.logits(src, tgt_in), subject.logits(swapped, tgt_in), is_real)
     if not subject.rounding.explains(change, effect):
-        sentence = f"Swapping two {subject.source} tokens changes the logits, by {change:.2g} standard deviations."
+        sentence = f"Swapping two {subject.source} tokens changes the logits{how_far(change)}."
         return Finding(name, "green", sentence, change)
     sentence = f"Swapping two {subject.source} tokens changes no logit, although replacing one does: "
     sentence += "the model does not use their "
@@ -210,7 +210,7 @@ def check_target_order(subject: BlackBox) -> Finding:
     if subject.rounding.explains(effect):
         return not_checked(name, "replacing an earlier target token changes no logit.")
     if not subject.rounding.explains(change, effect):
-        sentence = f"Swapping two earlier target tokens changes the logits, by {change:.2g} standard deviations."
+        sentence = f"Swapping two earlier target tokens changes the logits{how_far(change)}."
         return Finding(name, "green", sentence, change)
     sentence = (
         "Swapping two earlier target tokens changes no logit, although replacing one does: the model does not use "
