@@ -743,6 +743,68 @@ def test_pad_that_reads_later_tokens_is_no_leak():
     assert "No logit that counts changes" in leak.sentence
 
 
+class Weighed(model_styles.Attention):
+    """Attention whose weights are a function of scores and mask."""
+
+    def __init__(self, weigh):
+        super().__init__("matmul")
+        self.weigh = weigh
+
+    def forward(self, x, memory, mask):
+        q, k, v = self.split(self.q(x)), self.split(self.k(memory)), self.split(self.v(memory))
+        weights = self.weigh(q @ k.mT / 8**0.5, mask)
+        return self.o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(
+    ("weigh", "leak", "pad", "bugs"),
+    [
+        (
+            lambda scores, mask: scores.softmax(dim=-1).masked_fill(~mask, 0),
+            "and none after it",
+            "and none after it",
+            [],
+        ),
+        (lambda scores, mask: (scores.softmax(dim=-1) * mask).clone(), "and none after it", "and none after it", []),
+        (
+            lambda scores, mask: scores.masked_fill(~mask, -8).softmax(dim=-1),
+            "the causal mask is too weak",
+            "the padding mask is too weak",
+            [],
+        ),
+        (
+            lambda scores, mask: scores.masked_fill(~mask, 1e-9).softmax(dim=-1),
+            "the causal mask is missing",
+            "the padding mask is missing",
+            ["no-causal-mask", "pad-attended-to"],
+        ),
+    ],
+)
+def test_a_mask_that_is_late_or_weak_is_not_called_missing(weigh, leak: str, pad: str, bugs: list[BugName]):
+    torch.manual_seed(0)
+    model = model_styles.FromScratch("matmul")
+    model.encoder, model.decoder, model.cross = (Weighed(weigh) for _ in range(3))
+    examination = diagnose(model, *plain.make_batch(), **IDS)
+    sentences = {each.check: each.sentence for each in examination.failed}
+    assert set(sentences) == {"causal leak", "PAD influence"}
+    assert leak in sentences["causal leak"]
+    assert pad in sentences["PAD influence"]
+    assert not any(" 0%" in each for each in sentences.values())
+    assert examination.bugs == bugs
+
+
+def test_weights_that_are_masked_after_the_softmax_and_divided_by_their_sum_pass():
+    def weigh(scores, mask):
+        weights = scores.softmax(dim=-1) * mask
+        return weights / weights.sum(dim=-1, keepdim=True)
+
+    torch.manual_seed(0)
+    model = model_styles.FromScratch("matmul")
+    model.encoder, model.decoder, model.cross = (Weighed(weigh) for _ in range(3))
+    examination = diagnose(model, *plain.make_batch(), **IDS)
+    assert not examination.failed, examination
+
+
 def test_a_change_to_infinity_is_words_and_no_number():
     """A softmax over the batch, of which PAD is hidden, has no token in a column of PAD."""
 
