@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -940,6 +941,20 @@ def test_pairs_that_are_no_ids_are_refused(src, tgt, words: str):
     with pytest.raises(InputError) as caught:
         diagnose(raising, src, tgt, **IDS)
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["pad", "bos", "eos", "src_pad", "tgt_pad", "step"])
+def test_numbers_may_be_of_any_type_but_text(name: str):
+    for given in (np.int64(1), torch.tensor(1)):
+        assert diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS | {name: given}).could_run
+    with pytest.raises(InputError, match=f"{name}='1' must be a whole number"):
+        diagnose(raising, *plain.make_batch(), **IDS | {name: "1"})
+
+
+def test_a_schedule_is_no_optimizer():
+    schedule = torch.optim.lr_scheduler.ConstantLR(plain.make_optimizer(plain.PlainTransformer()))
+    with pytest.raises(InputError, match="optimizer is a ConstantLR; it must be an optimizer of PyTorch"):
+        diagnose(raising, *plain.make_batch(), **IDS, optimizer=schedule)
 
 
 def test_a_diagnosis_changes_nothing():

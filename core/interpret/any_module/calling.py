@@ -1,6 +1,8 @@
 """How a user's model is called: with ids as its own layout has them, by position, or by the names of Hugging Face."""
 
 import inspect
+import operator
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeGuard
@@ -210,6 +212,18 @@ def checked_ids(name: str, ids: Any) -> torch.Tensor:
     if not is_ids(ids) or not ids.numel():
         raise InputError(f"{name} is {described(ids)}; it must be a tensor (B, T) int64 with at least one pair")
     return ids
+
+
+def checked_number(name: str, value: Any, least: int = -sys.maxsize, most: int = sys.maxsize) -> int:
+    """Return an integer of Python, NumPy or PyTorch; InputError if it is none, or out of bounds."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InputError(f"{name}={value!r:.60} must be a whole number") from None
+    if not least <= number <= most:
+        bounds = f"at least {least}" if most == sys.maxsize else f"from {least} to {most:,}"
+        raise InputError(f"{name}={number} must be {bounds}")
+    return number
 
 
 def is_ids(value: Any) -> TypeGuard[torch.Tensor]:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from core.config.counting import counted
 from core.interpret.any_module.attention_calls import AttentionCall
-from core.interpret.any_module.calling import Forward, ModelOutputError
+from core.interpret.any_module.calling import Forward, ModelOutputError, checked_number, described
 from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
@@ -82,10 +82,13 @@ def diagnose(
 
     Raises:
         InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs, or ids of special
-            tokens are missing.
+            tokens are missing; a number is no whole number, or ``optimizer`` is none.
     """
     started = time.perf_counter()
-    special = _special_ids(src is None, pad, bos, eos, src_pad, tgt_pad)
+    named = {"pad": pad, "bos": bos, "eos": eos, "src_pad": src_pad, "tgt_pad": tgt_pad}
+    ids = {name: None if each is None else checked_number(name, each) for name, each in named.items()}
+    special = _special_ids(src is None, **ids)
+    step, optimizer = checked_number("step", step, 0), _checked_optimizer(optimizer)
     kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
     subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
     # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
@@ -112,6 +115,13 @@ def _special_ids(
     if missing and not is_language_model:
         raise InputError(f"{' and '.join(missing)} must be passed: ids of special tokens, which the checks need")
     return SpecialIds(**{name: NO_ID if each is None else each for name, each in found.items()})
+
+
+def _checked_optimizer(optimizer: torch.optim.Optimizer | None) -> torch.optim.Optimizer | None:
+    """Return an optimizer that has groups of parameters, as one that wraps PyTorch's has; InputError for others."""
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise InputError(f"optimizer is {described(optimizer)}; it must be an optimizer of PyTorch")
+    return optimizer
 
 
 def _made(name: str, check: Callable[[], Finding]) -> Finding:
