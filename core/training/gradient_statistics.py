@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from core.storage.errors import InputError
+
 if TYPE_CHECKING:  # a tenth of a second to import
     import pandas as pd
 
@@ -90,8 +92,14 @@ def gradients(model: nn.Module) -> "pd.DataFrame":
         A row for each parameter that requires a gradient, indexed by its name, with the columns of
         ``GradientStatistics``: ``projection``, ``norm``, ``mean``, ``std``, ``min``, ``max`` and ``zeros``; NaN where
         there is no gradient. A weight that holds queries, keys and values together has three rows.
+
+    Raises:
+        InputError: ``model`` is no module.
     """
     import pandas as pd
+
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model is a {type(model).__name__}; it must be an nn.Module")
 
     rows = [asdict(statistics_of(piece)) for piece in parameter_pieces(model)]
     names = [each.name for each in fields(GradientStatistics)]

@@ -1,10 +1,13 @@
 """The doctor on a user's model: bugs added to a plain PyTorch file by hand, other shapes, and broken calls."""
 
+import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +20,7 @@ from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.teaching.doctor import Examination, Finding, diagnose
+from core.teaching.doctor.black_box import how_far
 from tests.support import plain_seq2seq as plain
 
 SOURCE = Path(plain.__file__).read_text()
@@ -744,6 +748,91 @@ def test_pad_that_reads_later_tokens_is_no_leak():
     assert "No logit that counts changes" in leak.sentence
 
 
+class Weighed(model_styles.Attention):
+    """Attention whose weights are a function of scores and mask."""
+
+    def __init__(self, weigh):
+        super().__init__("matmul")
+        self.weigh = weigh
+
+    def forward(self, x, memory, mask):
+        q, k, v = self.split(self.q(x)), self.split(self.k(memory)), self.split(self.v(memory))
+        weights = self.weigh(q @ k.mT / 8**0.5, mask)
+        return self.o((weights @ v).transpose(1, 2).flatten(2))
+
+
+@pytest.mark.parametrize(
+    ("weigh", "leak", "pad", "bugs"),
+    [
+        (
+            lambda scores, mask: scores.softmax(dim=-1).masked_fill(~mask, 0),
+            "and none after it",
+            "and none after it",
+            [],
+        ),
+        (lambda scores, mask: (scores.softmax(dim=-1) * mask).clone(), "and none after it", "and none after it", []),
+        (
+            lambda scores, mask: scores.masked_fill(~mask, -8).softmax(dim=-1),
+            "the causal mask is too weak",
+            "the padding mask is too weak",
+            [],
+        ),
+        (
+            lambda scores, mask: scores.masked_fill(~mask, 1e-9).softmax(dim=-1),
+            "the causal mask is missing",
+            "the padding mask is missing",
+            ["no-causal-mask", "pad-attended-to"],
+        ),
+    ],
+)
+def test_a_mask_that_is_late_or_weak_is_not_called_missing(weigh, leak: str, pad: str, bugs: list[BugName]):
+    torch.manual_seed(0)
+    model = model_styles.FromScratch("matmul")
+    model.encoder, model.decoder, model.cross = (Weighed(weigh) for _ in range(3))
+    examination = diagnose(model, *plain.make_batch(), **IDS)
+    sentences = {each.check: each.sentence for each in examination.failed}
+    assert set(sentences) == {"causal leak", "PAD influence"}
+    assert leak in sentences["causal leak"]
+    assert pad in sentences["PAD influence"]
+    assert not any(" 0%" in each for each in sentences.values())
+    assert examination.bugs == bugs
+
+
+def test_weights_that_are_masked_after_the_softmax_and_divided_by_their_sum_pass():
+    def weigh(scores, mask):
+        weights = scores.softmax(dim=-1) * mask
+        return weights / weights.sum(dim=-1, keepdim=True)
+
+    torch.manual_seed(0)
+    model = model_styles.FromScratch("matmul")
+    model.encoder, model.decoder, model.cross = (Weighed(weigh) for _ in range(3))
+    examination = diagnose(model, *plain.make_batch(), **IDS)
+    assert not examination.failed, examination
+
+
+def test_a_change_to_infinity_is_words_and_no_number():
+    """A softmax over the batch, of which PAD is hidden, has no token in a column of PAD."""
+
+    class WrongAxis(model_styles.FromScratch):
+        def forward(self, src, tgt_in):
+            hidden = torch.zeros(src.shape).masked_fill(src == plain.PAD, -torch.inf)
+            return super().forward(src, tgt_in) + hidden.softmax(dim=0).sum(dim=1)[:, None, None]
+
+    examination = diagnose(WrongAxis("matmul"), *plain.make_batch(), **IDS)
+    rows = finding(examination, "rows of a batch")
+    assert "the other pairs of its batch, some becoming infinite or NaN. Possible causes" in rows.sentence
+    data = json.loads(json.dumps(examination.as_data()), parse_constant=lambda name: pytest.fail(name))
+    assert Examination.from_data(data).failed == [replace(each, figure=None) for each in examination.failed]
+
+
+def test_one_standard_deviation_is_singular():
+    assert [how_far(each) for each in (0.996, 1.04, 1.06)] == [
+        ", by 1 standard deviation",
+        ", by 1 standard deviation",
+        ", by 1.1 standard deviations",
+    ]
+
+
 # --- what cannot be checked ---------------------------------------------------------------------------------------
 
 
@@ -858,6 +947,20 @@ def test_pairs_that_are_no_ids_are_refused(src, tgt, words: str):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["pad", "bos", "eos", "src_pad", "tgt_pad", "step"])
+def test_numbers_may_be_of_any_type_but_text(name: str):
+    for given in (np.int64(1), torch.tensor(1)):
+        assert diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS | {name: given}).could_run
+    with pytest.raises(InputError, match=f"{name}='1' must be a whole number"):
+        diagnose(raising, *plain.make_batch(), **IDS | {name: "1"})
+
+
+def test_a_schedule_is_no_optimizer():
+    schedule = torch.optim.lr_scheduler.ConstantLR(plain.make_optimizer(plain.PlainTransformer()))
+    with pytest.raises(InputError, match="optimizer is a ConstantLR; it must be an optimizer of PyTorch"):
+        diagnose(raising, *plain.make_batch(), **IDS, optimizer=schedule)
+
+
 def test_a_diagnosis_changes_nothing():
     torch.manual_seed(0)
     model = plain.PlainTransformer()
@@ -878,3 +981,32 @@ def test_a_diagnosis_changes_nothing():
     assert [each.training for each in model.modules()] == modes
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+def test_an_interrupted_diagnosis_changes_nothing_either():
+    """Wherever Ctrl+C is, and although the prompt keeps the exception with its frames."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(20, 8), nn.Dropout(), nn.Linear(8, 20))
+    ids, calls_left = torch.randint(3, 20, (4, 8)), 0
+
+    def forward(read: torch.Tensor) -> torch.Tensor:
+        nonlocal calls_left
+        calls_left -= 1
+        if calls_left == 0:
+            raise KeyboardInterrupt
+        return model(read)
+
+    def loss(forward, ids):
+        return F.cross_entropy(forward(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+
+    diagnose(forward, None, ids, loss=loss, model=model)
+    num_calls = -calls_left
+    assert num_calls > 20
+    before = [each.clone() for each in model.parameters()]
+    for calls_left in range(1, num_calls, 2):  # noqa: B007 - forward counts it down
+        with pytest.raises(KeyboardInterrupt) as kept:
+            diagnose(forward, None, ids, loss=loss, model=model)
+        assert kept.value.__traceback__ is not None
+        assert all(each.training for each in model.modules())
+        assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+        assert torch.zeros(1).dtype == torch.float32

@@ -180,6 +180,68 @@ def test_a_masked_language_model_need_not_be_causal(ids: torch.Tensor, hides: bo
     assert found.ok == hides
 
 
+class TinyForMaskedLM(Model):
+    """Named and called as those of Hugging Face: the loss is computed inside, from labels."""
+
+    def __init__(self, *, is_decoder: bool = False) -> None:
+        super().__init__(bug="no mask")
+        self.config = SimpleNamespace(is_decoder=is_decoder)
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
+        logits = super().forward(input_ids)
+        loss = logits.sum() if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return {"loss": loss, "logits": logits}
+
+
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_a_masked_language_model_of_hugging_face_is_known(ids: torch.Tensor, is_decoder: bool):
+    """By its labels whatever its name, and by its name without a loss."""
+    is_hidden = (torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.15) & (ids > EOS)
+
+    def loss(model: Callable, given: torch.Tensor) -> torch.Tensor:
+        hidden = is_hidden[: len(given)]
+        return model(input_ids=given.masked_fill(hidden, 3), labels=given.masked_fill(~hidden, -100))["loss"]
+
+    model = TinyForMaskedLM(is_decoder=is_decoder)
+    assert lab.diagnose(model, None, ids, pad=PAD, eos=EOS, loss=loss).ok
+    assert lab.diagnose(model, None, ids, pad=PAD, eos=EOS).bugs == (["no-causal-mask"] if is_decoder else [])
+
+
+def test_a_masked_language_model_whose_loss_counts_all_tokens_is_warned_about(ids: torch.Tensor):
+    is_hidden = (torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.3) & (ids > 3)
+
+    def loss(model: Callable, given: torch.Tensor) -> torch.Tensor:
+        read = given.masked_fill(is_hidden[: len(given)], 3)
+        return F.cross_entropy(model(read).flatten(0, 1), given.flatten(), ignore_index=PAD)
+
+    found = lab.diagnose(Model(bug="no mask"), None, ids, pad=PAD, eos=EOS, loss=loss)
+    assert (found.ok, [each.check for each in found.alarms]) == (True, ["tokens in the loss"]), found
+    copied = 1 - is_hidden.sum() / (ids != PAD).sum()
+    assert f"{copied:.0%} of the tokens that count in it are not hidden" in found.alarms[0].sentence
+
+
+def test_a_prompt_need_not_count_in_the_loss(ids: torch.Tensor):
+    """As in fine-tuning on completions; what is left out elsewhere, or in some rows only, still fails."""
+    first = torch.tensor([5, 6, 4, 5, 6, 5, 6, 5])[:, None]
+    positions = torch.arange(ids.shape[1])
+    cases = (
+        (positions < first, "but the first 3 to 5 tokens of each, as of a prompt"),
+        (positions < 2, "but the first 1 token of each"),
+        ((positions < first) & (first > 5), ""),
+        ((positions < first) | (positions == 8), ""),
+        ((positions < first) | (first == 4), ""),
+    )
+    for is_left_out, words in cases:
+
+        def loss(model: Callable, given: torch.Tensor, is_left_out: torch.Tensor = is_left_out) -> torch.Tensor:
+            labels = given.masked_fill(is_left_out | (given == PAD), -100)
+            return F.cross_entropy(model(given)[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+        found = lab.diagnose(Model(), None, ids, pad=PAD, eos=EOS, loss=loss)
+        assert [each.check for each in found.failed] == ([] if words else ["tokens in the loss"]), found
+        assert words in next(each.sentence for each in found.findings if each.check == "tokens in the loss")
+
+
 def test_without_special_tokens_what_needs_them_is_gray(ids: torch.Tensor):
     found = lab.diagnose(Model(), None, ids, loss=right)
     reasons = {each.check: each.sentence for each in found.unchecked}

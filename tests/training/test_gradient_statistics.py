@@ -9,6 +9,7 @@ from torch import nn
 
 from core import lab
 from core.config import load_preset
+from core.storage.errors import InputError
 from core.teaching.bugs import new_state
 from core.training.batch_gradients import measure_gradients
 from core.training.gradient_statistics import parameter_pieces
@@ -57,6 +58,11 @@ def test_a_parameter_without_gradient_has_no_figures_and_a_frozen_one_no_row():
     table = lab.gradients(layers)
     assert list(table.index) == ["0.weight", "1.weight", "1.bias"]
     assert table["norm"].isna().tolist() == [False, True, True]
+
+
+def test_what_is_no_module_is_refused():
+    with pytest.raises(InputError, match=r"model is a generator; it must be an nn.Module"):
+        lab.gradients(nn.Linear(2, 2).parameters())
 
 
 def test_the_thirds_of_a_joined_weight_equal_the_gradients_of_three_layers():

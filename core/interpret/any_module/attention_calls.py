@@ -35,6 +35,7 @@ class AttentionCall:
         output: (B, H, Tq, K) float, each head's output before the output projection; None if it cannot be read.
         scores: (B, H, Tq, Tk) float, products of queries and keys before any scaling; None if they were not recorded.
         d_k: size of a query in these products.
+        applied: (B, H, Tq, Tk) float, what multiplies the values; None if nothing but the weights was seen.
     """
 
     name: str
@@ -49,6 +50,7 @@ class AttentionCall:
     output: torch.Tensor | None
     scores: torch.Tensor | None = None
     d_k: int = 1
+    applied: torch.Tensor | None = None
 
     @property
     def is_finite(self) -> bool:

@@ -1,7 +1,7 @@
 """Calls of PyTorch functions while a model runs, seen from outside: softmax, products of queries and keys, dropout."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -58,6 +58,7 @@ class FunctionCalls(TorchFunctionMode):
         self._blocks = blocks_by_shape(src.shape[1], None if tgt_in is None else tgt_in.shape[1])
         self._factors: dict[int, tuple[torch.Tensor, float]] = {}  # since a linear layer; keeps the tensor, for its id
         self._products: list[_Product] = []
+        self._weights: dict[int, tuple[torch.Tensor, int]] = {}  # by id, with the index of their call of attention
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         """Call a function, and remember what it did."""
@@ -73,6 +74,7 @@ class FunctionCalls(TorchFunctionMode):
             self._dropout(*args[1:], **given)
         else:
             self._follow(name, args, given, result)
+            self._follow_weights(name, args, result)
         return result
 
     def _follow(self, name: str, args: tuple, given: dict[str, Any], result: Any) -> None:
@@ -88,6 +90,18 @@ class FunctionCalls(TorchFunctionMode):
         elif name in REARRANGING and args and id(args[0]) in self._factors:
             for each in result if isinstance(result, tuple | list) else (result,):
                 self._remember(each, self._factors[id(args[0])][1])
+
+    def _follow_weights(self, name: str, args: tuple, result: Any) -> None:
+        """Follow weights from their softmax to the product with the values: a mask may come between."""
+        for given in args:
+            weights, at = self._weights.get(id(given), (None, 0))
+            if weights is None:
+                continue
+            call = self.attention[at]
+            if name in PRODUCTS:
+                self.attention[at] = replace(call, applied=weights.detach().reshape(call.weights.shape))
+            elif isinstance(result, torch.Tensor) and result.shape == weights.shape:
+                self._weights[id(result)] = (result, at)
 
     def _note_type(self, result: Any) -> None:
         is_float = isinstance(result, torch.Tensor) and result.is_floating_point()
@@ -163,7 +177,7 @@ class FunctionCalls(TorchFunctionMode):
 
     def _add(self, name: str, weights: torch.Tensor, product: _Product | None) -> None:
         """Add a call if its weights have the shape of attention on this batch."""
-        weights = weights.detach()
+        seen, weights = weights, weights.detach()
         if weights.ndim == 3 and weights.shape[-1] == 1:
             weights = weights.mT  # (B, S, 1), normalized over the source
         if weights.ndim == 2:
@@ -173,6 +187,7 @@ class FunctionCalls(TorchFunctionMode):
             self.others.append(f"{name} {tuple(weights.shape)}")
             return
         weights = weights.reshape(self._batch, -1, *weights.shape[-2:])
+        self._weights[id(seen)] = (seen, len(self.attention))
         self.attention.append(
             AttentionCall(
                 name=f"{name} {len(self.attention) + 1}",

@@ -151,13 +151,12 @@ class AnyModel(BlackBox):
         given = self.logits(*self.few)
         with ExitStack() as stack:
             for dtype in (torch.float64, torch.float32, None):
-                attempt = ExitStack()
-                attempt.enter_context(computing_in(dtype, self.model))
-                coarsest = self._coarsest(given)
-                if coarsest in ROUNDING:
-                    stack.enter_context(attempt)
-                    break
-                attempt.close()
+                with ExitStack() as attempt:
+                    attempt.enter_context(computing_in(dtype, self.model))
+                    coarsest = self._coarsest(given)
+                    if coarsest in ROUNDING:
+                        stack.enter_context(attempt.pop_all())
+                        break
             self.rounding = ROUNDING.get(coarsest, COARSE) if coarsest else COARSE
             yield "" if coarsest in ROUNDING else self._too_coarse(coarsest)
 
@@ -239,8 +238,8 @@ class AnyModel(BlackBox):
             raise NotCheckableError(f"loss returns {described(loss)}; it must return one number, as a tensor.")
         return loss.reshape(()), ""
 
-    def trace_loss(self, *, with_pad: bool = False) -> LossTrace:
-        """Call the loss with constant logits instead of the model's, and read its effect from the gradient.
+    def call_loss(self, *, with_pad: bool = False) -> ConstantLogits:
+        """Call the loss with constant logits instead of the model's.
 
         From now on the model is called with the masks of that call; otherwise the checks would speak of masks that
         training does not have.
@@ -258,10 +257,18 @@ class AnyModel(BlackBox):
             tgt = self.turned(F.pad(self.turned(tgt), (0, 1), value=self.special.tgt_pad))
         user_loss = self.loss
         seen = ConstantLogits.call(self.forward, lambda forward: user_loss(forward, *others, tgt))
-        src, tgt_in = self.call.ids_in(seen.arguments, len(self._given))
         if len(self._given) == 2:
             self.call, doubts = self.call.masked_as(seen.arguments, self.special.src_pad)
             self.mask_doubts |= doubts
+        return seen
+
+    def trace_loss(self, seen: ConstantLogits) -> LossTrace:
+        """Return the effect of a call of the loss, read from its gradient.
+
+        Raises:
+            NotCheckableError: the loss is not a number computed from the logits.
+        """
+        src, tgt_in = self.call.ids_in(seen.arguments, len(self._given))
         gradient = self.turned(seen.gradient())
         return LossTrace.of(seen.loss.item(), gradient, self.special.tgt_pad, src=src, tgt_in=tgt_in)
 

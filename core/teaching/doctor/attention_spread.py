@@ -18,6 +18,7 @@ class Ahead:
 
     Attributes:
         later: the mean weight on later tokens.
+        applied: the mean of what multiplies the values of later tokens: not ``later`` if a mask follows the softmax.
         earlier: the mean weight on earlier tokens, of positions that count and do not attend to all tokens alike.
         reach: the largest distance at which a later token has any.
         farthest: the distance from the first to the last position.
@@ -26,6 +27,7 @@ class Ahead:
     """
 
     later: float
+    applied: float
     earlier: float
     reach: int
     farthest: int
@@ -39,10 +41,14 @@ def attention_ahead(calls: list[AttentionCall], is_real: torch.Tensor) -> Ahead 
         calls: of attention.
         is_real: (B, T) bool, whether each of the last positions counts; of fewer positions, each of the first.
     """
-    maps = [_finite(call)[..., -call.weights.shape[-2] :] for call in calls if call.block == "decoder"]
+    of_decoder = [call for call in calls if call.block == "decoder"]
+    maps = [_finite(call.weights)[..., -call.weights.shape[-2] :] for call in of_decoder]
+    applied = [_applied(call)[..., -call.weights.shape[-2] :] for call in of_decoder]
     if not maps or not _are_normalized(calls):
         return None
-    later = sum(each.triu(1).sum(dim=-1).mean().item() for each in maps) / len(maps)
+    later, used = (
+        sum(each.triu(1).sum(dim=-1).mean().item() for each in of_calls) / len(maps) for of_calls in (maps, applied)
+    )
     earlier = sum(_mean_on_earlier(each, is_real[:, : each.shape[-2]]) for each in maps) / len(maps)
     reach = [
         at for each in maps for at in range(1, each.shape[-1]) if bool((each.diagonal(at, -2, -1) > VISIBLE).any())
@@ -50,7 +56,7 @@ def attention_ahead(calls: list[AttentionCall], is_real: torch.Tensor) -> Ahead 
     leaking = [each[(each.triu(1) > VISIBLE).any(dim=-1)] for each in maps]  # rows (N, T)
     is_uniform = all(bool((rows.amax(dim=-1) - rows.amin(dim=-1) < ROUNDING).all()) for rows in leaking)
     farthest = max(each.shape[-1] for each in maps) - 1
-    return Ahead(later, earlier, max(reach, default=0), farthest, is_uniform)
+    return Ahead(later, used, earlier, max(reach, default=0), farthest, is_uniform)
 
 
 def _mean_on_earlier(weights: torch.Tensor, is_real: torch.Tensor) -> float:
@@ -61,7 +67,9 @@ def _mean_on_earlier(weights: torch.Tensor, is_real: torch.Tensor) -> float:
     return found.sum(dim=-1).mean().item() if len(found) else 0.0
 
 
-def attention_to_end(calls: list[AttentionCall], length: int, num_last: int) -> dict[Block, float]:
+def attention_to_end(
+    calls: list[AttentionCall], length: int, num_last: int, *, applied: bool = False
+) -> dict[Block, float]:
     """Return each block's mean fraction of attention on the last source tokens, maximum over its calls.
 
     None at all if rows of weights do not sum to 1, so that they are no fractions.
@@ -69,23 +77,30 @@ def attention_to_end(calls: list[AttentionCall], length: int, num_last: int) -> 
     Args:
         length: of the source.
         num_last: number of tokens at its end.
+        applied: count what multiplies the values in place of the weights.
     """
     masses: dict[Block, float] = {}
     for call in calls if _are_normalized(calls) else []:
         num_queries, num_keys = call.weights.shape[-2:]
         reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
         if call.block and reads_source:  # a decoder that reads the source has it before the target
-            mass = _finite(call)[..., length - num_last : length].sum(dim=-1).mean().item()
+            weights = _applied(call) if applied else _finite(call.weights)
+            mass = weights[..., length - num_last : length].sum(dim=-1).mean().item()
             masses[call.block] = max(mass, masses.get(call.block, 0.0))
     return masses
 
 
 def _are_normalized(calls: list[AttentionCall]) -> bool:
     """Whether the weights of every query sum to 1, or to 0 where nothing may be attended to."""
-    sums = [_finite(call).sum(dim=-1) for call in calls]
+    sums = [_finite(call.weights).sum(dim=-1) for call in calls]
     return all(bool((torch.minimum((each - 1).abs(), each.abs()) < SUM_WITHIN).all()) for each in sums)
 
 
-def _finite(call: AttentionCall) -> torch.Tensor:
-    """Return the weights of a call, with 0 in rows that are NaN, as PyTorch's are where nothing may be attended to."""
-    return call.weights.nan_to_num(0.0)
+def _applied(call: AttentionCall) -> torch.Tensor:
+    """Return what multiplies the values in a call: its weights, unless something else was seen."""
+    return _finite(call.weights if call.applied is None else call.applied)
+
+
+def _finite(weights: torch.Tensor) -> torch.Tensor:
+    """Return weights with 0 in rows that are NaN, as PyTorch's are where nothing may be attended to."""
+    return weights.nan_to_num(0.0)

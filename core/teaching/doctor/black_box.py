@@ -1,5 +1,6 @@
 """Black-box interface used by the behavioral checks, for runs of the lab and for any other model."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -130,7 +131,7 @@ def largest_change(before: torch.Tensor, after: torch.Tensor, where: torch.Tenso
         before, after: (B, T, V) float.
         where: the positions to compare, (B, T) bool; None for all.
     """
-    scale = spread(before)
+    everywhere = before
     if where is not None:
         before, after = before[where], after[where]
     if not before.numel():
@@ -140,4 +141,12 @@ def largest_change(before: torch.Tensor, after: torch.Tensor, where: torch.Tenso
     finite = before.isfinite()
     if not finite.any() or not torch.equal(finite, after.isfinite()):
         return float("inf")
-    return ((before[finite] - after[finite]).abs().max() / scale).item()
+    return ((before[finite] - after[finite]).abs().max() / spread(everywhere)).item()
+
+
+def how_far(change: float) -> str:
+    """Return in words how far logits change, see ``largest_change``, as the end of a clause."""
+    if not math.isfinite(change):
+        return ", some becoming infinite or NaN"
+    figure = f"{change:.2g}"
+    return f", by {figure} standard deviation{'' if figure == '1' else 's'}"

@@ -12,7 +12,6 @@ from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.subject import Subject
 from core.text.vocab import PAD_ID
 
-HIDDEN = 0.5  # fraction of the tokens to fill in that are not left as they are; BERT's is 0.9
 RARE = 0.25  # fraction of targets that may end with an EOS that is data and not the end
 
 
@@ -43,8 +42,10 @@ def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: Spe
     return Finding(name, "green", "The decoder input is the target shifted right by one position.", equal)
 
 
-def fills_in(read: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, ids: torch.Tensor) -> bool:
-    """Whether a model reads sequences with hidden tokens and predicts those, as a masked language model does.
+def hidden_share(read: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, ids: torch.Tensor) -> float:
+    """Return the share of hidden tokens among those that count, where a model fills in sequences with hidden tokens.
+
+    A masked language model does. 0 if a label is not the token of its position, or no token is hidden.
 
     Args:
         read: (B, T) int64, what the model reads.
@@ -52,10 +53,10 @@ def fills_in(read: torch.Tensor, labels: torch.Tensor, counts: torch.Tensor, ids
         counts: (B, T) bool, where the loss counts.
         ids: (B, T) int64, the sequences.
     """
-    if read.shape != ids.shape or not torch.equal(labels[counts], ids[counts]):
-        return False
+    if not read.shape == labels.shape == ids.shape or not torch.equal(labels[counts], ids[counts]):
+        return 0.0
     hidden = read != ids
-    return bool(hidden.any()) and not bool((hidden & ~counts).any()) and hidden[counts].float().mean().item() > HIDDEN
+    return hidden[counts].float().mean().item() if hidden.any() and not (hidden & ~counts).any() else 0.0
 
 
 def check_eos_in_targets(targets: torch.Tensor, special: SpecialIds) -> Finding:

@@ -4,7 +4,8 @@ import inspect
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 
@@ -14,7 +15,7 @@ from tqdm import tqdm
 
 from core.config.counting import counted
 from core.interpret.any_module.attention_calls import AttentionCall
-from core.interpret.any_module.calling import Forward, ModelOutputError
+from core.interpret.any_module.calling import Forward, ModelOutputError, checked_number, described
 from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
@@ -29,7 +30,6 @@ from core.teaching.doctor.language_model import LanguageModel
 from core.teaching.doctor.loss_checks import NO_PAD, SAME_ID, LossChecks
 
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
-FILLS_IN = "the loss hides tokens and predicts them, as of a masked language model, which reads both sides."
 
 Decode = Callable[[torch.Tensor], torch.Tensor]
 Check = tuple[str, Callable[[], Finding]]  # its name and how it is made
@@ -82,14 +82,17 @@ def diagnose(
 
     Raises:
         InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs, or ids of special
-            tokens are missing.
+            tokens are missing; a number is no whole number, or ``optimizer`` is none.
     """
     started = time.perf_counter()
-    special = _special_ids(src is None, pad, bos, eos, src_pad, tgt_pad)
+    named = {"pad": pad, "bos": bos, "eos": eos, "src_pad": src_pad, "tgt_pad": tgt_pad}
+    ids = {name: None if each is None else checked_number(name, each) for name, each in named.items()}
+    special = _special_ids(src is None, **ids)
+    step, optimizer = checked_number("step", step, 0), _checked_optimizer(optimizer)
     kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
     subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
-    with examined(subject.model):
-        checks = _Diagnosis(subject, optimizer, step, decode).checks()
+    # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
+    with examined(subject.model), closing(_Diagnosis(subject, optimizer, step, decode).checks()) as checks:
         bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
         findings = [_made(*check) for check in bar]
     name = (
@@ -112,6 +115,13 @@ def _special_ids(
     if missing and not is_language_model:
         raise InputError(f"{' and '.join(missing)} must be passed: ids of special tokens, which the checks need")
     return SpecialIds(**{name: NO_ID if each is None else each for name, each in found.items()})
+
+
+def _checked_optimizer(optimizer: torch.optim.Optimizer | None) -> torch.optim.Optimizer | None:
+    """Return an optimizer that has groups of parameters, as one that wraps PyTorch's has; InputError for others."""
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise InputError(f"optimizer is {described(optimizer)}; it must be an optimizer of PyTorch")
+    return optimizer
 
 
 def _made(name: str, check: Callable[[], Finding]) -> Finding:
@@ -137,7 +147,7 @@ class _Diagnosis:
         self.leaks = False
         self.loss = LossChecks(subject)  # which also shows how training calls the model
 
-    def checks(self) -> Iterable[Check]:
+    def checks(self) -> Generator[Check, None, None]:
         """Yield each check when those before it are made."""
         yield FORWARD, self._forward
         yield "logits", self._usable(self.loss.check_outputs)
@@ -147,7 +157,7 @@ class _Diagnosis:
         yield "target shift", self._usually(self._target_shift)
         yield "EOS in the targets", self.loss.check_eos
         yield "PAD in the loss", self.loss.check_pad
-        yield "tokens in the loss", self._usually(self.loss.check_tokens)
+        yield "tokens in the loss", self.loss.check_tokens
         yield "greedy decoding", self._usable(self._decoding)
         if self.unusable:
             yield from self._behavior()
@@ -214,7 +224,7 @@ class _Diagnosis:
 
         def guarded() -> Finding:
             if self.loss.fills_in:
-                raise NotCheckableError(FILLS_IN)
+                raise NotCheckableError(self.loss.fills_in)
             return check()
 
         return guarded

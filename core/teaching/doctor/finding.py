@@ -1,5 +1,6 @@
 """The result of an examination: one finding per check, each with a light, a sentence and a number."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -119,7 +120,7 @@ class Examination:
         return _EXAMINATION.validate_python({name: data.get(name) for name in ("name", "step", "findings", "seconds")})
 
     def as_data(self) -> dict[str, Any]:
-        """Return the examination as plain data for JSON."""
+        """Return the examination as plain data for JSON, which has no number for a change to infinity or NaN."""
         return {
             "name": self.name,
             "step": self.step,
@@ -127,9 +128,13 @@ class Examination:
             "could_run": self.could_run,
             "failed": [each.check for each in self.failed],
             "bugs": self.bugs,
-            "findings": [asdict(each) for each in self.findings],
+            "findings": [asdict(each) | {"figure": _finite(each.figure)} for each in self.findings],
             "seconds": round(self.seconds, 2),
         }
+
+
+def _finite(figure: float | None) -> float | None:
+    return figure if figure is not None and math.isfinite(figure) else None
 
 
 _EXAMINATION = TypeAdapter(Examination)

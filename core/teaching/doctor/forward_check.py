@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from core.interpret.any_module.function_calls import FunctionCalls
-from core.teaching.doctor.black_box import BlackBox, largest_change
+from core.teaching.doctor.black_box import BlackBox, how_far, largest_change
 from core.teaching.doctor.finding import FORWARD, Finding
 
 NOT_FINITE = "logits are not finite."
@@ -34,7 +34,7 @@ def check_forward(subject: BlackBox) -> tuple[Finding, str]:
         return Finding(FORWARD, "red", sentence, fraction), "" if only_pad else NOT_FINITE
     change = largest_change(logits, again, is_real)
     if not subject.rounding.explains(change):
-        sentence = f"In evaluation mode two calls with the same input differ, by {change:.2g} standard deviations"
+        sentence = f"In evaluation mode the logits of two calls with the same input differ{how_far(change)}"
         return Finding(FORWARD, "red", f"{sentence}: {_randomness(subject, calls)}", change), NOT_REPEATABLE
     return Finding(FORWARD, "green", f"Logits have the shape {tuple(logits.shape)} and are finite.", change), ""
 

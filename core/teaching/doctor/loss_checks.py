@@ -3,18 +3,22 @@
 from dataclasses import replace
 
 import torch
+from torch import nn
 
-from core.interpret.any_module.calling import ModelOutputError
+from core.config.counting import counted
+from core.interpret.any_module.calling import ModelOutputError, is_ids
 from core.teaching.doctor import data_checks
 from core.teaching.doctor.any_model import AnyModel
-from core.teaching.doctor.black_box import NO_ID, NotCheckableError
+from core.teaching.doctor.black_box import NO_ID, NotCheckableError, SpecialIds
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.language_model import LanguageModel
-from core.teaching.doctor.loss_trace import LossTrace
+from core.teaching.doctor.loss_trace import ConstantLogits, LossTrace
 
 COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
+HIDDEN = 0.5  # fraction of the tokens to fill in that are not left as they are; BERT's is 0.9
 NO_LABELS = "the gradient of the loss does not show which token each position must predict."
 NO_PAD = "pad= was not passed."
+FILLS_IN = "the loss hides tokens and predicts them, as of a masked language model, which reads both sides."
 SAME_ID = "PAD and EOS are the same id."
 
 
@@ -23,23 +27,30 @@ class LossChecks:
 
     Attributes:
         trace: the effect of the loss; None if it cannot be read, and ``no_trace`` says why.
-        fills_in: whether the loss hides tokens and predicts them, as of a masked language model.
+        hidden: the share of the tokens that count in the loss that it hides from the model; 0 if it hides none.
+        fills_in: why the model is a masked language model, as a sentence; "" if nothing shows that it is one.
     """
 
     def __init__(self, subject: AnyModel) -> None:
         self.subject = subject
         self.trace: LossTrace | None = None
         self.no_trace = ""
-        self.fills_in = False
+        self.hidden = 0.0
         try:
-            self.trace = trace = subject.trace_loss()
+            seen = subject.call_loss()
+            if isinstance(subject, LanguageModel):
+                self.hidden = _hidden_by_labels(subject, seen)
+            self.trace = trace = subject.trace_loss(seen)
             if isinstance(subject, LanguageModel) and trace.tgt_in is not None and trace.labels is not None:
                 given = (trace.tgt_in, trace.labels, trace.gradient > 0, subject.ids)
-                self.fills_in = data_checks.fills_in(*given)
+                self.hidden = data_checks.hidden_share(*given)
         except (NotCheckableError, ModelOutputError) as error:
             self.no_trace = str(error)
         except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
             self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        self.fills_in = FILLS_IN if self.hidden else ""
+        if self.trace is None and not self.hidden and (kind := _masked_kind(subject.model)):
+            self.fills_in = f"{kind} is a masked language model, which reads both sides."
 
     def _traced(self) -> LossTrace:
         if self.trace is None:
@@ -123,7 +134,7 @@ class LossChecks:
         if special.tgt_pad == special.eos:
             return not_checked(name, SAME_ID)
         if not (self.subject.tgt == special.tgt_pad).any():
-            trace = self.subject.trace_loss(with_pad=True)
+            trace = self.subject.trace_loss(self.subject.call_loss(with_pad=True))
         return data_checks.check_pad_in_loss(trace.gradient, self._labels(trace) == special.tgt_pad)
 
     def check_sign(self) -> Finding:
@@ -146,13 +157,66 @@ class LossChecks:
 
     def check_tokens(self) -> Finding:
         """Every token of the targets counts in the loss."""
-        name, special, trace = "tokens in the loss", self.subject.special, self._traced()
+        name, special = "tokens in the loss", self.subject.special
+        if self.hidden > HIDDEN:
+            return not_checked(name, FILLS_IN)
+        if self.hidden:
+            sentence = (
+                f"The loss hides tokens and predicts them, but {1 - self.hidden:.0%} of the tokens that count in it "
+                "are not hidden: the model reads the token that it has to predict, and learns to copy."
+            )
+            return Finding(name, "amber", sentence, self.hidden)
+        trace = self._traced()
         targets, gradient = self.subject.targets, trace.gradient
         if gradient.shape[1] == targets.shape[1] + 1 and not gradient[:, -1].any():
             gradient = gradient[:, :-1]  # the model has read the last token too, which nothing follows
         if gradient.shape != targets.shape:
             return not_checked(name, "the logits of the loss have another length than the decoder input.")
+        is_language_model = isinstance(self.subject, LanguageModel)
+        if is_language_model and (prompts := _lengths_of_prompts(gradient == 0, targets, special)):
+            shortest, longest = min(prompts), max(prompts)
+            tokens = counted(longest, "token") if shortest == longest else f"{shortest} to {counted(longest, 'token')}"
+            sentence = f"Every token of the targets counts in the loss but the first {tokens} of each, as of a prompt."
+            return Finding(name, "green", sentence, 0.0)
         left_out = targets[gradient == 0].unique().tolist()
         if special.tgt_pad == NO_ID and len(left_out) == 1:
             return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
         return data_checks.check_tokens_in_loss(gradient, targets, special)
+
+
+def _lengths_of_prompts(left_out: torch.Tensor, targets: torch.Tensor, special: SpecialIds) -> list[int]:
+    """Return how many tokens at the beginning of each row do not count in the loss; none if others do not either.
+
+    Args:
+        left_out: (B, T) bool, where the loss does not count.
+        targets: (B, T) int64, the tokens to predict.
+        special: ids of PAD, which is no token.
+    """
+    is_token = targets != special.tgt_pad
+    is_prompt = is_token & ((is_token & ~left_out).cumsum(dim=1) == 0)
+    lengths, is_whole = is_prompt.sum(dim=1), (is_prompt == is_token).all(dim=1)
+    if is_whole.any() or not lengths.all() or not torch.equal(is_prompt, is_token & left_out):
+        return []
+    return lengths.tolist()
+
+
+def _hidden_by_labels(subject: LanguageModel, seen: ConstantLogits) -> float:
+    """Return the share of hidden tokens where the loss passes the labels to the model, as to those of Hugging Face.
+
+    The call does not show whether the model shifts them, so labels of tokens that are not hidden show nothing.
+    """
+    labels, (_, read) = seen.arguments.get("labels"), subject.call.ids_in(seen.arguments, 1)
+    if read is None or not is_ids(labels):
+        return 0.0
+    labels = subject.turned(labels)
+    share = data_checks.hidden_share(read, labels, labels >= 0, subject.ids)
+    return share if share > HIDDEN else 0.0
+
+
+def _masked_kind(model: nn.Module | None) -> str:
+    """Return the class of a masked language model of Hugging Face; "" if the model is or contains none."""
+    for module in model.modules() if model is not None else ():
+        config, kind = getattr(module, "config", None), type(module).__name__
+        if kind.endswith("ForMaskedLM") and not getattr(config, "is_decoder", False):
+            return kind
+    return ""

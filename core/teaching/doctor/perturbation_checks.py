@@ -10,11 +10,13 @@ import torch.nn.functional as F
 
 from core.models.seq2seq import Block
 from core.teaching.doctor.attention_spread import VISIBLE, attention_ahead, attention_to_end
-from core.teaching.doctor.black_box import BlackBox, NotCheckableError, largest_change
+from core.teaching.doctor.black_box import BlackBox, NotCheckableError, how_far, largest_change
 from core.teaching.doctor.finding import Finding, not_checked
 
 NUM_PAD = 3  # tokens appended
 NEARLY_ALL = 0.99  # of the attention
+WEAK = 0.01  # of the attention: less is left where a mask is there but too weak, such as -8
+LATE = " in the softmax, and none after it: mask the scores before the softmax, whose sum has all tokens in it."
 CONSTANT = "the logits of all positions are the same, as from an output layer that is initialized to zero."
 BLOCKS: dict[Block, str] = {
     "encoder": "the encoder's self-attention",
@@ -37,7 +39,7 @@ def check_batch_rows(subject: BlackBox) -> Finding:
     if subject.rounding.explains(change):
         return Finding(name, "green", "A pair has the same logits alone as in a batch.", change)
     sentence = (
-        f"The logits of a pair depend on the other pairs of its batch, by {change:.2g} standard deviations. Possible "
+        f"The logits of a pair depend on the other pairs of its batch{how_far(change)}. Possible "
         "causes: view instead of transpose, batch_first, a softmax or a normalization over the wrong axis."
     )
     return Finding(name, "red", sentence, change)
@@ -69,7 +71,7 @@ def check_causal_leak(subject: BlackBox) -> Finding:
         return Finding(name, "red", sentence, effect)
     if not subject.rounding.explains(pad_change, effect):
         sentence = (
-            f"Positions of PAD read later tokens: their logits change by {pad_change:.2g} standard deviations. No "
+            f"Positions of PAD read later tokens: their logits change{how_far(pad_change)}. No "
             "logit that counts changes. Does the target's padding mask hide rows (queries) in place of columns (keys)?"
         )
         return Finding(name, "amber", sentence, pad_change)
@@ -79,7 +81,7 @@ def check_causal_leak(subject: BlackBox) -> Finding:
 def _leak(subject: BlackBox, change: float) -> Finding:
     """Return the finding of a leak, with what the weights of the decoder's self-attention show about it."""
     name = "causal leak"
-    sentence = f"Changing a future target token changes earlier logits, by {change:.2g} standard deviations"
+    sentence = f"Changing a future target token changes earlier logits{how_far(change)}"
     ahead = attention_ahead(subject.attention_calls(*subject.few), subject.is_real)
     if ahead is None:
         sentence += ". Possible causes: no causal mask, view instead of transpose, a softmax over the wrong axis."
@@ -90,7 +92,10 @@ def _leak(subject: BlackBox, change: float) -> Finding:
             "instead of transpose, or a softmax over the wrong axis."
         )
         return Finding(name, "red", sentence, change)
-    sentence += f": {ahead.later:.0%} of the decoder's self-attention is on later tokens"
+    share = f"{ahead.later:.0%}" if ahead.later >= WEAK else f"{ahead.later:.2g}"
+    sentence += f": {share} of the decoder's self-attention is on later tokens"
+    if ahead.applied <= VISIBLE:
+        return Finding(name, "red", sentence + LATE, change)
     if ahead.is_uniform:
         sentence += ", of positions that attend to all tokens alike, as if a mask hid all tokens from them."
         return Finding(name, "red", sentence, change)
@@ -98,6 +103,8 @@ def _leak(subject: BlackBox, change: float) -> Finding:
         return Finding(name, "red", sentence + " and none on earlier ones: the causal mask is flipped.", change)
     if ahead.reach < ahead.farthest:
         return Finding(name, "red", f"{sentence}, at most {ahead.reach} ahead: the causal mask is shifted.", change)
+    if ahead.later < WEAK:
+        return Finding(name, "red", sentence + ", the causal mask is too weak.", change)
     return Finding(name, "red", sentence + ", the causal mask is missing.", change, "no-causal-mask")
 
 
@@ -115,18 +122,11 @@ def check_pad_influence(subject: BlackBox) -> Finding:
         if subject.rounding.explains(effect):
             return not_checked(name, "replacing a source token changes no logit either.")
         return Finding(name, "green", "Appending PAD to a source changes no logit.", change)
-    sentence = f"Appending PAD to a source changes the logits, by {change:.2g} standard deviations"
-    masses = attention_to_end(subject.attention_calls(padded, tgt_in), padded.shape[1], num_pad)
-    reading = [block for block, mass in masses.items() if mass > VISIBLE]
-    if reading:
-        sentence += ": PAD gets " + " and ".join(f"{mass:.0%} of {BLOCKS[block]}" for block, mass in masses.items())
-        if all(masses[block] > NEARLY_ALL for block in reading):
-            return Finding(name, "red", sentence + ", the padding mask is inverted.", change, "pad-attended-to")
-        state = ", the padding mask is missing."
-        if len(reading) < len(masses):
-            state = f": only {' and '.join(BLOCKS[block] for block in reading)} has no padding mask"
-            state += " (memory_key_padding_mask in nn.Transformer)." if reading == ["cross"] else "."
-        return Finding(name, "red", sentence + state, change, "pad-attended-to")
+    sentence = f"Appending PAD to a source changes the logits{how_far(change)}"
+    calls = subject.attention_calls(padded, tgt_in)
+    masses, applied = (attention_to_end(calls, padded.shape[1], num_pad, applied=each) for each in (False, True))
+    if max(masses.values(), default=0.0) > VISIBLE:
+        return _pad_attended_to(sentence, change, masses, applied)
     if subject.final_state_changes(src, padded):
         sentence += ", although PAD gets no attention: the encoder's final state is the one after the PAD."
         return Finding(name, "red", sentence, change, "encoder-over-pad")
@@ -138,6 +138,33 @@ def check_pad_influence(subject: BlackBox) -> Finding:
         return Finding(name, "red", sentence, change)
     sentence += ". Possible causes: no padding mask, view instead of transpose, or a recurrent encoder that reads PAD."
     return Finding(name, "red", sentence, change)
+
+
+def _pad_attended_to(sentence: str, change: float, masses: dict[Block, float], applied: dict[Block, float]) -> Finding:
+    """Return the finding of PAD that is attended to.
+
+    Args:
+        sentence: its beginning.
+        change: of the logits.
+        masses: the fraction of each block's attention that PAD gets.
+        applied: likewise of what multiplies the values.
+    """
+    name = "PAD influence"
+    is_weak = max(masses.values()) < WEAK
+    shares = {block: f"{mass:.2g}" if is_weak else f"{mass:.0%}" for block, mass in masses.items()}
+    sentence += ": PAD gets " + " and ".join(f"{share} of {BLOCKS[block]}" for block, share in shares.items())
+    if max(applied.values()) <= VISIBLE:
+        return Finding(name, "red", sentence + LATE, change)
+    if is_weak:
+        return Finding(name, "red", sentence + ", the padding mask is too weak, or missing.", change)
+    reading = [block for block, mass in masses.items() if mass >= WEAK]
+    if all(masses[block] > NEARLY_ALL for block in reading):
+        return Finding(name, "red", sentence + ", the padding mask is inverted.", change, "pad-attended-to")
+    state = ", the padding mask is missing."
+    if len(reading) < len(masses):
+        state = f": only {' and '.join(BLOCKS[block] for block in reading)} has no padding mask"
+        state += " (memory_key_padding_mask in nn.Transformer)." if reading == ["cross"] else "."
+    return Finding(name, "red", sentence + state, change, "pad-attended-to")
 
 
 def check_target_pad(subject: BlackBox) -> Finding:
@@ -152,7 +179,7 @@ def check_target_pad(subject: BlackBox) -> Finding:
         return not_checked(name, CONSTANT)
     if subject.rounding.explains(change, effect):
         return Finding(name, "green", "Appending PAD to a decoder input changes no logit before it.", change)
-    sentence = f"Appending PAD to a decoder input changes the logits before it, by {change:.2g} standard deviations."
+    sentence = f"Appending PAD to a decoder input changes the logits before it{how_far(change)}."
     return Finding(name, "red", sentence, change)
 
 
@@ -174,7 +201,7 @@ def check_source_order(subject: BlackBox) -> Finding:
         swapped[row, [first, last]] = src[row, [last, first]]
     change = largest_change(subject.logits(src, tgt_in), subject.logits(swapped, tgt_in), is_real)
     if not subject.rounding.explains(change, effect):
-        sentence = f"Swapping two {subject.source} tokens changes the logits, by {change:.2g} standard deviations."
+        sentence = f"Swapping two {subject.source} tokens changes the logits{how_far(change)}."
         return Finding(name, "green", sentence, change)
     sentence = f"Swapping two {subject.source} tokens changes no logit, although replacing one does: "
     sentence += "the model does not use their "
@@ -210,7 +237,7 @@ def check_target_order(subject: BlackBox) -> Finding:
     if subject.rounding.explains(effect):
         return not_checked(name, "replacing an earlier target token changes no logit.")
     if not subject.rounding.explains(change, effect):
-        sentence = f"Swapping two earlier target tokens changes the logits, by {change:.2g} standard deviations."
+        sentence = f"Swapping two earlier target tokens changes the logits{how_far(change)}."
         return Finding(name, "green", sentence, change)
     sentence = (
         "Swapping two earlier target tokens changes no logit, although replacing one does: the model does not use "
