@@ -242,7 +242,7 @@ def _example(sample: list[str] | None) -> str:
 
 
 def _picked_run(event: gr.EventData) -> Updates:
-    return current_run(event_text(event, "run"))
+    return current_run(event_text(event, "run") or None)
 
 
 def _show_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:

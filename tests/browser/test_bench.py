@@ -1,6 +1,7 @@
 """The bench in a real browser: everything a person watches is in view, and moves while the model trains."""
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from threading import Event
@@ -10,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.page_load.app_process import AppProcess, serve_app
 from core.config import load_preset
-from core.runs import Run
+from core.runs import Run, RunFolder
 from core.server import Runs
 from tests.browser.chromium import (
     CHROMIUM,
@@ -395,6 +396,26 @@ def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: st
     empty_page.get_by_role("button", name="Choose a run").last.click()
     empty_page.locator("#run-bar .item", has_text=SHIPPED).click()
     expect(empty_page.locator("#bench-view .answer")).to_have_count(4)
+
+
+def test_a_run_deleted_elsewhere_is_closed_with_its_title(page: Page, runs: Runs):
+    name = "deleted-elsewhere"
+    shutil.copytree(runs[SHIPPED].folder.path, runs.root / name)
+    folder = RunFolder(runs.root, name)
+    folder.write_info(folder.read_info().model_copy(update={"shipped": False}))
+    runs.rename(name, "日本語 😀")
+    choose_run(page, "日本語 😀")
+    open_tab(page, "Look inside")
+    expect(page.locator("#attention-of")).to_contain_text("日本語 😀")
+    runs.delete(name)
+    expect(page.locator("#run-bar .message-text")).to_have_text("The run “日本語 😀” was deleted.")
+    expect(page.locator("#run-bar .title")).to_have_text("Choose a run")
+    expect(page.locator("#run-bar .status")).to_be_hidden()
+    expect(page).not_to_have_url(re.compile("run="))
+    expect(page.locator("#viewer")).to_contain_text("Nothing decoded yet")
+    open_tab(page, "Report")
+    expect(page.locator("#report-message")).to_contain_text("No run is chosen")
+    expect(page.locator(".toast-body")).to_have_count(0)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 // The bar at the top: the current run with progress, Stop and Resume; a menu of all runs; the tour and the theme.
 // Events: 'pick' {run}; 'status' {run, status} when the status of the current run changes; 'weights' {step} when the
-// run that trains has new weights and a tab that decodes is open; 'gone' {run} after the run was deleted,
-// or the class ended whose teacher saw it.
+// run that trains has new weights and a tab that decodes is open; 'gone' {run} after the run was deleted here,
+// or the class ended whose teacher saw it. 'pick' has run "" after the run was deleted elsewhere.
 
 import { patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
@@ -109,6 +109,16 @@ export function mount({ element, trigger, props, server, watch }) {
     if (isChange) trigger("status", { run, status: latest.status });
   }
 
+  /** Close a run that was deleted in another tab, and say so: nothing of it can be asked for. */
+  function leaveGone() {
+    const { run, latest, gone: why } = feed;
+    if (!why) return;
+    props.value = { current: null };
+    say("The run “" + (latest?.title ?? run) + "” " + why + ".", { action: CHOOSE });
+    show();
+    trigger("pick", { run: "" });
+  }
+
   /** While the run trains, ask for a decode of the current input with its new weights. */
   function reportWeights() {
     const evaluated = feed.metrics.evaluations.step.at(-1) ?? null;
@@ -170,6 +180,7 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- menu of runs ----
 
   const gone = (run) => trigger("gone", { run });
+  const CHOOSE = { label: "Choose a run", run: () => openMenu() };
 
   async function openMenu(action = "open") {
     if (menu) return menu[action](); // at once, so that a key that follows reaches it
@@ -225,7 +236,7 @@ export function mount({ element, trigger, props, server, watch }) {
     follow(current);
     if (missing) {
       say("There is no run “" + missing + "” here, or it is not shared with you.",
-        { action: { label: "Choose a run", run: () => openMenu() } });
+        { action: CHOOSE });
     }
   }
 
@@ -265,6 +276,7 @@ export function mount({ element, trigger, props, server, watch }) {
     reportStatus();
     reportWeights();
     reportLostTrain();
+    leaveGone();
   });
   document.addEventListener("click", noteTrain, true);
   show();
