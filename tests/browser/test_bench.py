@@ -398,6 +398,14 @@ def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: st
     expect(empty_page.locator("#bench-view .answer")).to_have_count(4)
 
 
+def test_a_link_to_a_head_and_a_preset_that_are_not_there_says_so(empty_page: Page, address: str):
+    empty_page.goto(f"{address}?tab=attention&block=cross&layer=9&head=77&preset=nope")
+    said = empty_page.locator("#run-bar .message-text")
+    expect(said).to_contain_text("head=77 is not in this model, which has 2 layers of 4 heads in block cross")
+    expect(said).to_contain_text("preset='nope' is not one of the presets")
+    expect(empty_page).not_to_have_url(re.compile("nope|77"))
+
+
 def test_a_run_deleted_elsewhere_is_closed_with_its_title(page: Page, runs: Runs):
     name = "deleted-elsewhere"
     shutil.copytree(runs[SHIPPED].folder.path, runs.root / name)

@@ -256,6 +256,27 @@ def test_no_two_runs_have_one_title_and_a_lesson_that_is_missing_is_named(page, 
     expect(page.locator("#lesson .error")).to_have_text("This site has no lesson “induction”.")
 
 
+def test_a_link_says_what_of_it_is_not_here(new_visitor, address):
+    page = new_visitor()
+    page.goto(f"{address}?tab=decode&run=tiny-1")
+    expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    expect(page.locator("#site-status")).to_be_hidden()  # the runtime is loaded
+    message = page.locator("#run-bar .message-text")
+    expect(message).to_contain_text("There is no run “tiny-1” in this browser")
+    page.goto(f"{address}?tab=zzz&preset=nope&block=cross&layer=9&head=77&ablate=cross.9,cross.1&strategy=beam")
+    for said in (
+        "tab=zzz is not one of the tabs",
+        "preset=nope is not one of the presets",
+        "strategy=beam needs the program",
+        "block=cross, layer=9, head=77 is not in this model, which has 2 layers of 4 heads in block cross",
+        "ablate=cross.9 is not in this model",
+    ):
+        expect(message).to_contain_text(said)
+    expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    expect(page).not_to_have_url(re.compile("nope|77"))
+    expect(page).to_have_url(re.compile("ablate=cross.1"))
+
+
 def test_what_a_browser_lacks_is_said(new_visitor, address, errors):
     page = new_visitor()
     page.add_init_script("delete window.WebAssembly;")

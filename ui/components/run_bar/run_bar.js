@@ -218,7 +218,7 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- values ----
 
   function show() {
-    const { current = null, missing = null, loading = false, started = false, translator = null } = props.value ?? {};
+    const { current = null, missing = null, why = "", unread = {}, loading = false, started = false, translator = null } = props.value ?? {};
     if (started) {
       pressedTrain = -Infinity;
       dropDrafts();
@@ -235,8 +235,11 @@ export function mount({ element, trigger, props, server, watch }) {
     }
     follow(current);
     if (missing) {
-      say("There is no run “" + missing + "” here, or it is not shared with you.",
+      say(why || "There is no run “" + missing + "” here, or it is not shared with you.",
         { action: CHOOSE });
+    } else if (Object.keys(unread).length) {
+      say("Not all of this link was used: " + Object.values(unread).join("; ") + ".");
+      patchAddress(Object.fromEntries(Object.keys(unread).map((name) => [name, null])));
     }
   }
 
