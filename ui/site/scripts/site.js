@@ -21,6 +21,8 @@ let facts = null; // of its task and model
 let ablated = [];
 let round = 0; // the latest decode wins
 
+const counted = (number, noun) => Number(number).toLocaleString("en") + " " + noun + (Number(number) === 1 ? "" : "s");
+
 const say = (id, text, isBad = false) => {
   byId(id).hidden = !text;
   byId(id).className = "notice " + (isBad ? "bad" : "muted");
@@ -62,7 +64,8 @@ async function openRun(id, about = {}) {
   const answer = await call("facts", { run: id });
   if (run !== id || answer.error) return;
   facts = answer;
-  byId("measure-test").hidden = byId("measure-heads").hidden = byId("cancel-heads").hidden = !facts.isMeasured; // no exact answers to count
+  byId("measure-test").hidden = byId("measure-heads").hidden = byId("cancel-heads").hidden = !facts.measured; // no exact answers to count
+  setText(byId("measure-test"), "Measure on " + counted(Math.min(facts.measured, TEST_SEQUENCES), "held-out input"));
   byId("examples").replaceChildren(...facts.examples.map((text) =>
     make("button", { type: "button", onclick: () => { byId("text").value = text; decode({ asked: true }); } }, text)));
   const readable = await call("readable", { run: id, text: byId("text").value });
@@ -290,8 +293,6 @@ function problemsOf(address, { heads, blocks }) {
   if (unknown.length) problems.ablate = "ablate=" + unknown.join(",") + " is not in this model, which has " + heads[0] + " to " + heads.at(-1);
   return problems;
 }
-
-const counted = (number, noun) => number + " " + noun + (Number(number) === 1 ? "" : "s");
 
 const prepare = () => (index.first ? call("prepare", { preset: parts.picker.value.chosen }) : null);
 
