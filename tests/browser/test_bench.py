@@ -1,5 +1,6 @@
 """The bench in a real browser: everything a person watches is in view, and moves while the model trains."""
 
+import itertools
 import re
 import shutil
 import time
@@ -33,6 +34,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 LAPTOP, SCREEN = {"width": 1366, "height": 768}, {"width": 1920, "height": 1080}
+PAPER = {"width": 718, "height": 1000}  # A4 without its margins
 XGA = {"width": 1024, "height": 768}
 STEP = ".run_bar .steps"
 # What is entirely inside the viewport, as text or as the pixels of a canvas, by name.
@@ -55,6 +57,21 @@ IN_VIEW = """() => {
   };
 }"""
 
+# Where the drawings of the panels are if they are 600 × 300 pixels, as on a wide screen.
+DRAWN_WIDE = """() => {
+  const boxOf = (node) => {
+    const { left, top, right, bottom } = node.getBoundingClientRect();
+    return [left, top, right, bottom];
+  };
+  const drawn = [...document.querySelectorAll("#bench-view .panels canvas")].filter((node) => node.checkVisibility());
+  for (const canvas of drawn) {
+    [canvas.width, canvas.height] = [600, 300];
+    const sized = canvas.closest(".u-wrap") ? [canvas.closest(".u-wrap"), canvas.closest(".uplot")] : [canvas];
+    for (const { style } of sized) Object.assign(style, { width: "600px", height: "300px" });
+  }
+  const about = (node) => ({ box: boxOf(node), panel: boxOf(node.closest(".panel")), isMap: !!node.closest(".map") });
+  return drawn.map(about);
+}"""
 # Whether all maps of heads are at least so many pixels wide.
 MAPS_OF_WIDTH = """(least) => {
   const maps = [...document.querySelectorAll("#bench-view .map canvas")];
@@ -387,6 +404,25 @@ def test_a_map_pressed_during_training_opens_with_its_arithmetic(page: Page, hur
     expect(page.locator("#viewer .title")).to_contain_text("training step")
     expect(page.locator("#viewer .story-body")).to_be_visible()
     hurry()
+
+
+def test_what_was_drawn_for_a_wide_screen_fits_on_paper(page: Page):
+    page.wait_for_function("() => [...document.styleSheets].some((sheet) => sheet.href?.includes('later.css'))")
+    page.set_viewport_size(PAPER)
+    page.emulate_media(media="print")
+    page.wait_for_function(TWO_FRAMES)  # what this draws again, paper does not
+    drawn = page.evaluate(DRAWN_WIDE)
+    page.emulate_media(media="null")
+    assert len(drawn) >= 10
+    for each in drawn:
+        left, top, right, bottom = each["box"]
+        within = each["panel"]
+        inside = (left >= within[0], top >= within[1], right <= within[2], bottom <= within[3])
+        assert all(inside), each
+        assert (right - left) / (bottom - top) == pytest.approx(2, abs=0.1)
+    maps = [each["box"] for each in drawn if each["isMap"]]
+    for one, other in itertools.combinations(maps, 2):
+        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
 
 
 def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: str):
