@@ -57,6 +57,13 @@ IN_VIEW = """() => {
   };
 }"""
 
+# The rows of pixels of a chart in whose middle third every pixel is drawn, as that of a gridline.
+ROWS_INKED_WITHOUT_GAP = """(canvas) => {
+  const width = Math.floor(canvas.width / 3);
+  const context = canvas.getContext("2d");
+  return [...Array(canvas.height).keys()].filter((row) =>
+    context.getImageData(width, row, width, 1).data.every((value, at) => at % 4 !== 3 || value > 0));
+}"""
 # Where the drawings of the panels are if they are 600 × 300 pixels, as on a wide screen.
 DRAWN_WIDE = """() => {
   const boxOf = (node) => {
@@ -404,6 +411,18 @@ def test_a_map_pressed_during_training_opens_with_its_arithmetic(page: Page, hur
     expect(page.locator("#viewer .title")).to_contain_text("training step")
     expect(page.locator("#viewer .story-body")).to_be_visible()
     hurry()
+
+
+def test_no_gridline_strikes_through_the_text_of_an_empty_chart(page: Page, runs: Runs):
+    RunFolder.create(runs.root, load_preset("tiny"), name="not-begun", status="stopped")
+    choose_run(page, runs["not-begun"].title)
+    expect(page.locator("#bench-view .answers-when")).to_be_empty()
+    page.wait_for_function(TWO_FRAMES)
+    assert page.locator("#bench-view .loss-plot canvas").evaluate(ROWS_INKED_WITHOUT_GAP) == []
+    choose_run(page, SHIPPED)
+    page.wait_for_function(
+        f"() => ({ROWS_INKED_WITHOUT_GAP})(document.querySelector('#bench-view .loss-plot canvas')).length"
+    )
 
 
 def test_what_was_drawn_for_a_wide_screen_fits_on_paper(page: Page):
