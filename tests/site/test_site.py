@@ -277,6 +277,18 @@ def test_a_link_says_what_of_it_is_not_here(new_visitor, address):
     expect(page).to_have_url(re.compile("ablate=cross.1"))
 
 
+def test_a_lesson_orders_its_vectors_and_refuses_an_input_as_on_the_page(new_visitor, address):
+    page = new_visitor()
+    page.goto(f"{address}?tab=lessons&lesson=tokens")
+    labels = page.locator("#lesson").get_by_role("group", name="vectors to compare").locator("label")
+    stages = ["embedding", "position", "embedding + position", "encoder output"]
+    expect(labels).to_have_text(stages * 2, timeout=MINUTE)  # of two figures
+    page.get_by_label("Input of the figures").fill("4 x")
+    page.get_by_role("button", name="Show", exact=True).click()
+    alert = page.locator("#lesson .attention-lesson [role=alert]").first
+    expect(alert).to_have_text(re.compile(r"[^.]; the figures below are those of 4 8"))
+
+
 def test_what_a_browser_lacks_is_said(new_visitor, address, errors):
     page = new_visitor()
     page.add_init_script("delete window.WebAssembly;")

@@ -110,6 +110,7 @@ def test_the_board_and_a_table_show_who_answered_what(people: People):
             ["'@SUM(A1)", home.title, number.text, f"{number.number.value:g}", "yes"],
         ]
     )
+    assert [number.answer_text(given) for given in (1234567.891, 12.0, 3)] == ["1234567.891", "12", "3"]
     shown = people.by(TEACHER, "questions")["lessons"]
     assert [len(each["questions"]) for each in shown] == [len(each.questions) for each in attention_lessons()]
     assert people.by(STUDENT, "answers")["error"] == "you teach no open class"

@@ -3,7 +3,7 @@
 import { linkToTab, pageAddress, parametersOfLink } from "../../web/address.js";
 import { make, setText } from "../../web/dom.js";
 import { download, fileName } from "../../web/files.js";
-import { formatResult, formatSeconds } from "../../web/format.js";
+import { formatResult, formatSeconds, startText } from "../../web/format.js";
 import { makeAnswers } from "./answers.js";
 
 const POLL_MS = { open: 1500, closed: 5000 };
@@ -37,7 +37,7 @@ export function makeBoard({ call, poll, explain, dialog, button, show, openRun }
   function stateText(row) {
     if (!row.status) return "no run yet";
     if (row.status === "queued" && row.queue_position) {
-      return "place " + row.queue_position + " in the queue" + (row.seconds_to_start == null ? "" : ", starts in about " + formatSeconds(row.seconds_to_start));
+      return "place " + row.queue_position + " in the queue" + (row.seconds_to_start == null ? "" : ", " + startText(row.seconds_to_start));
     }
     return row.status === "failed" && row.message ? "failed: " + row.message : row.status;
   }

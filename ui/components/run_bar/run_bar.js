@@ -6,7 +6,7 @@
 import { patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
 import { dropDrafts } from "../../web/drafts.js";
-import { formatResult, formatSeconds } from "../../web/format.js";
+import { formatResult, formatSeconds, startText } from "../../web/format.js";
 import { laterStyles } from "../../web/later_styles.js";
 import { feed, follow, isActive, onFeed, setLoading, setTranslator, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
@@ -42,7 +42,7 @@ export function mount({ element, trigger, props, server, watch }) {
   }
 
   function statusText({ status, queue_position: position, seconds_to_start: wait, headline, step, watched }) {
-    if (status === "queued" && position) return queueText(position) + (wait == null ? "" : ", starts in about " + formatSeconds(wait));
+    if (status === "queued" && position) return queueText(position) + (wait == null ? "" : ", " + startText(wait));
     const result = formatResult({ headline });
     if (status === "finished" && !step) return "imported"; // from another program
     if (status === "finished" && result) return "finished, " + (watched ? "" : "validation ") + result; // a watched loop chooses its batch
