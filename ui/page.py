@@ -25,6 +25,7 @@ from ui.events import LATEST, PRESSED, QUIET, event_number, event_text
 from ui.forms import strategy_form
 from ui.forms.preset_form import kept_in
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
+from ui.link_values import problems_of_link
 from ui.run_info import MAX_LISTED_RUNS, can_open
 from ui.serving.errors import show_errors
 from ui.serving.guarded_page import GuardedPage
@@ -213,8 +214,9 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
     strategy = strategy_form.from_query(query)
     text = query.get("input", "") or _first_example(runs, run)
     missing = readable_name(named)[:60] if named and is_missing else None
+    unread = problems_of_link(runs, query, run)
     return {
-        **current_run(run, missing=missing, translator=shipped_translator(runs)),
+        **current_run(run, missing=missing, unread=unread, translator=shipped_translator(runs)),
         "text": text,
         "spec": interventions.from_query(query, run),
         **strategy_form.shown(strategy, query.get("prefix", "")),
@@ -242,7 +244,7 @@ def _example(sample: list[str] | None) -> str:
 
 
 def _picked_run(event: gr.EventData) -> Updates:
-    return current_run(event_text(event, "run"))
+    return current_run(event_text(event, "run") or None)
 
 
 def _show_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:

@@ -138,9 +138,10 @@ def validate_name(field: str, text: str, *, max_length: int) -> str:
         raise InputError(f"{field} has {len(name):,} characters; it must have 1 to {max_length}")
     for position, character in enumerate(name, start=1):
         if unicodedata.category(character) in _REFUSED and character not in _JOINERS:
+            refused = "invisible" if unicodedata.category(character) == "Cf" else "line breaks and control"
             raise InputError(
                 f"{field} has the character U+{ord(character):04X} at position {position}; "
-                "line breaks and control characters are not allowed"
+                f"{refused} characters are not allowed"
             )
         if character in _BLANK:
             raise InputError(

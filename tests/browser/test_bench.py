@@ -1,6 +1,8 @@
 """The bench in a real browser: everything a person watches is in view, and moves while the model trains."""
 
+import itertools
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from threading import Event
@@ -10,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from benchmarks.page_load.app_process import AppProcess, serve_app
 from core.config import load_preset
-from core.runs import Run
+from core.runs import Run, RunFolder
 from core.server import Runs
 from tests.browser.chromium import (
     NOTHING_SIDEWAYS,
@@ -27,6 +29,7 @@ from tests.support.run_helpers import wait_for
 from ui.tabs import decode
 
 LAPTOP, SCREEN = {"width": 1366, "height": 768}, {"width": 1920, "height": 1080}
+PAPER = {"width": 718, "height": 1000}  # A4 without its margins
 XGA = {"width": 1024, "height": 768}
 STEP = ".run_bar .steps"
 # What is entirely inside the viewport, as text or as the pixels of a canvas, by name.
@@ -49,6 +52,28 @@ IN_VIEW = """() => {
   };
 }"""
 
+# The rows of pixels of a chart in whose middle third every pixel is drawn, as that of a gridline.
+ROWS_INKED_WITHOUT_GAP = """(canvas) => {
+  const width = Math.floor(canvas.width / 3);
+  const context = canvas.getContext("2d");
+  return [...Array(canvas.height).keys()].filter((row) =>
+    context.getImageData(width, row, width, 1).data.every((value, at) => at % 4 !== 3 || value > 0));
+}"""
+# Where the drawings of the panels are if they are 600 × 300 pixels, as on a wide screen.
+DRAWN_WIDE = """() => {
+  const boxOf = (node) => {
+    const { left, top, right, bottom } = node.getBoundingClientRect();
+    return [left, top, right, bottom];
+  };
+  const drawn = [...document.querySelectorAll("#bench-view .panels canvas")].filter((node) => node.checkVisibility());
+  for (const canvas of drawn) {
+    [canvas.width, canvas.height] = [600, 300];
+    const sized = canvas.closest(".u-wrap") ? [canvas.closest(".u-wrap"), canvas.closest(".uplot")] : [canvas];
+    for (const { style } of sized) Object.assign(style, { width: "600px", height: "300px" });
+  }
+  const about = (node) => ({ box: boxOf(node), panel: boxOf(node.closest(".panel")), isMap: !!node.closest(".map") });
+  return drawn.map(about);
+}"""
 # Whether all maps of heads are at least so many pixels wide.
 MAPS_OF_WIDTH = """(least) => {
   const maps = [...document.querySelectorAll("#bench-view .map canvas")];
@@ -383,6 +408,37 @@ def test_a_map_pressed_during_training_opens_with_its_arithmetic(page: Page, hur
     hurry()
 
 
+def test_no_gridline_strikes_through_the_text_of_an_empty_chart(page: Page, runs: Runs):
+    RunFolder.create(runs.root, load_preset("tiny"), name="not-begun", status="stopped")
+    choose_run(page, runs["not-begun"].title)
+    expect(page.locator("#bench-view .answers-when")).to_be_empty()
+    page.wait_for_function(TWO_FRAMES)
+    assert page.locator("#bench-view .loss-plot canvas").evaluate(ROWS_INKED_WITHOUT_GAP) == []
+    choose_run(page, SHIPPED)
+    page.wait_for_function(
+        f"() => ({ROWS_INKED_WITHOUT_GAP})(document.querySelector('#bench-view .loss-plot canvas')).length"
+    )
+
+
+def test_what_was_drawn_for_a_wide_screen_fits_on_paper(page: Page):
+    page.wait_for_function("() => [...document.styleSheets].some((sheet) => sheet.href?.includes('later.css'))")
+    page.set_viewport_size(PAPER)
+    page.emulate_media(media="print")
+    page.wait_for_function(TWO_FRAMES)  # what this draws again, paper does not
+    drawn = page.evaluate(DRAWN_WIDE)
+    page.emulate_media(media="null")
+    assert len(drawn) >= 10
+    for each in drawn:
+        left, top, right, bottom = each["box"]
+        within = each["panel"]
+        inside = (left >= within[0], top >= within[1], right <= within[2], bottom <= within[3])
+        assert all(inside), each
+        assert (right - left) / (bottom - top) == pytest.approx(2, abs=0.1)
+    maps = [each["box"] for each in drawn if each["isMap"]]
+    for one, other in itertools.combinations(maps, 2):
+        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+
+
 def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: str):
     empty_page.goto(f"{address}?run=no-such-run&tab=train")
     expect(empty_page.locator("#run-bar .message-text")).to_contain_text("There is no run “no-such-run” here")
@@ -390,6 +446,34 @@ def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: st
     empty_page.get_by_role("button", name="Choose a run").last.click()
     empty_page.locator("#run-bar .item", has_text=SHIPPED).click()
     expect(empty_page.locator("#bench-view .answer")).to_have_count(4)
+
+
+def test_a_link_to_a_head_and_a_preset_that_are_not_there_says_so(empty_page: Page, address: str):
+    empty_page.goto(f"{address}?tab=attention&block=cross&layer=9&head=77&preset=nope")
+    said = empty_page.locator("#run-bar .message-text")
+    expect(said).to_contain_text("head=77 is not in this model, which has 2 layers of 4 heads in block cross")
+    expect(said).to_contain_text("preset='nope' is not one of the presets")
+    expect(empty_page).not_to_have_url(re.compile("nope|77"))
+
+
+def test_a_run_deleted_elsewhere_is_closed_with_its_title(page: Page, runs: Runs):
+    name = "deleted-elsewhere"
+    shutil.copytree(runs[SHIPPED].folder.path, runs.root / name)
+    folder = RunFolder(runs.root, name)
+    folder.write_info(folder.read_info().model_copy(update={"shipped": False}))
+    runs.rename(name, "日本語 😀")
+    choose_run(page, "日本語 😀")
+    open_tab(page, "Look inside")
+    expect(page.locator("#attention-of")).to_contain_text("日本語 😀")
+    runs.delete(name)
+    expect(page.locator("#run-bar .message-text")).to_have_text("The run “日本語 😀” was deleted.")
+    expect(page.locator("#run-bar .title")).to_have_text("Choose a run")
+    expect(page.locator("#run-bar .status")).to_be_hidden()
+    expect(page).not_to_have_url(re.compile("run="))
+    expect(page.locator("#viewer")).to_contain_text("Nothing decoded yet")
+    open_tab(page, "Report")
+    expect(page.locator("#report-message")).to_contain_text("No run is chosen")
+    expect(page.locator(".toast-body")).to_have_count(0)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Own pairs on the page: what is uploaded or pasted is what Train trains, or the page says what is missing."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +77,28 @@ def test_train_says_what_is_missing_for_pairs_that_are_not_checked_or_not_valid(
     expect(notice).to_contain_text("✗")
     page.locator("#train").click()
     assert set(runs) == before
+
+
+def test_a_file_that_is_too_large_or_does_not_arrive_is_refused_with_the_reason(
+    page: Page, tab: tuple[Page, list[str]], tmp_path: Path
+):
+    notice, chosen = page.locator("#own-preview .notice"), page.locator("#own-file input[type=file]")
+    large, small = tmp_path / "large.tsv", tmp_path / "small.tsv"
+    large.write_bytes(b"")
+    os.truncate(large, 57_155_560)
+    small.write_text(PAIRS)
+    page.locator("#own-open").click()
+    chosen.set_input_files(large)
+    expect(page.locator(".toast-body")).to_contain_text("size")  # Gradio's own message goes
+    expect(notice).to_have_text("✗ large.tsv has 57.16 MB; an upload must not be above 50 MB.")
+    expect(page.locator("#own-preview [aria-busy]")).to_have_count(0)
+    page.route("**/upload?*", lambda route: route.fulfill(status=503))
+    chosen.set_input_files(small)
+    expect(notice).to_have_text("✗ The upload failed. Choose the file again.")
+    page.unroute("**/upload?*")
+    chosen.set_input_files(small)
+    expect(notice).to_contain_text("The data is valid")
+    tab[1].clear()  # the browser logs the answer 503
 
 
 def test_the_answer_for_an_earlier_file_is_not_trained_in_place_of_the_later_one(

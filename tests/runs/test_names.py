@@ -126,7 +126,7 @@ def test_an_empty_title_restores_the_default(folder, empty):
         ("two\nlines", r"U\+000A at position 4; line breaks and control characters are not allowed"),
         ("a\tb", r"U\+0009"),
         ("a\x00b", r"U\+0000"),
-        (f"a{BIDI_OVERRIDE}b", r"U\+202E"),
+        (f"a{BIDI_OVERRIDE}b", r"U\+202E at position 2; invisible characters are not allowed"),
         ("a\u2066b", r"U\+2066"),
         (f"a{LINE_SEPARATOR}b", r"U\+2028"),
         ("a\ud800", r"U\+D800"),

@@ -252,6 +252,39 @@ def test_no_two_runs_have_one_title_and_a_lesson_that_is_missing_is_named(page, 
     expect(page.locator("#lesson .error")).to_have_text("This site has no lesson “induction”.")
 
 
+def test_a_link_says_what_of_it_is_not_here(new_visitor, address):
+    page = new_visitor()
+    page.goto(f"{address}?tab=decode&run=tiny-1")
+    expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    expect(page.locator("#site-status")).to_be_hidden()  # the runtime is loaded
+    message = page.locator("#run-bar .message-text")
+    expect(message).to_contain_text("There is no run “tiny-1” in this browser")
+    page.goto(f"{address}?tab=zzz&preset=nope&block=cross&layer=9&head=77&ablate=cross.9,cross.1&strategy=beam")
+    for said in (
+        "tab=zzz is not one of the tabs",
+        "preset=nope is not one of the presets",
+        "strategy=beam needs the program",
+        "block=cross, layer=9, head=77 is not in this model, which has 2 layers of 4 heads in block cross",
+        "ablate=cross.9 is not in this model",
+    ):
+        expect(message).to_contain_text(said)
+    expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    expect(page).not_to_have_url(re.compile("nope|77"))
+    expect(page).to_have_url(re.compile("ablate=cross.1"))
+
+
+def test_a_lesson_orders_its_vectors_and_refuses_an_input_as_on_the_page(new_visitor, address):
+    page = new_visitor()
+    page.goto(f"{address}?tab=lessons&lesson=tokens")
+    labels = page.locator("#lesson").get_by_role("group", name="vectors to compare").locator("label")
+    stages = ["embedding", "position", "embedding + position", "encoder output"]
+    expect(labels).to_have_text(stages * 2, timeout=MINUTE)  # of two figures
+    page.get_by_label("Input of the figures").fill("4 x")
+    page.get_by_role("button", name="Show", exact=True).click()
+    alert = page.locator("#lesson .attention-lesson [role=alert]").first
+    expect(alert).to_have_text(re.compile(r"[^.]; the figures below are those of 4 8"))
+
+
 def test_what_a_browser_lacks_is_said(new_visitor, address, errors):
     page = new_visitor()
     page.add_init_script("delete window.WebAssembly;")
@@ -314,10 +347,17 @@ def test_a_page_of_one_run_opens_from_a_disk(new_visitor, tmp_path: Path):
     file = tmp_path / "run.html"
     export_html(RunFolder(DEFAULT_ROOT, "digits-reversal-shipped"), file)
     page = new_visitor(offline=True, color_scheme="dark")
+    page.goto(f"{file.as_uri()}?tab=lessons&run=nope")
+    expect(page.locator("#run-bar .message-text")).to_contain_text("There is no run “nope”")
+    expect(page.get_by_role("tab", name="Train")).to_have_attribute("aria-selected", "true")
     page.goto(file.as_uri())
     expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
     assert page.evaluate("document.body.classList.contains('dark')")
     expect(page.locator("#bench-view .answer")).to_have_count(4)
+    expect(page.get_by_role("tab")).to_have_text(["Train", "Decode", "Look inside", "About"])
+    open_tab(page, "About")
+    expect(page.locator("#tab-about")).to_contain_text("This page is one run of Attention Lab")
+    expect(page.locator("#tab-about")).not_to_contain_text("trains")
     open_tab(page, "Decode")
     decode(page, "9 1 1")
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct")

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { formatResult, formatPercents, isolated } from "../../ui/web/format.js";
+import { formatResult, formatPercents, isolated, startText } from "../../ui/web/format.js";
 
 test("a run shows the figures that decide by their names, the first first, and an unmeasured one nothing", () => {
   const bleu = { measure: "bleu", name: "character BLEU", value: 23.649 };
@@ -17,6 +17,11 @@ test("two fractions that differ are printed differently", () => {
   assert.deepEqual(formatPercents(0.87, 0.86), ["87.0 %", "86.0 %"]);
   assert.deepEqual(formatPercents(0.99991, 0.99993), ["99.991 %", "99.993 %"]);
   assert.deepEqual(formatPercents(0.5, 0.5), ["50.0 %", "50.0 %"]);
+});
+
+test("what starts within a second starts now", () => {
+  assert.equal(startText(0.4), "starts now");
+  assert.equal(startText(5), "starts in about 5 s");
 });
 
 test("only a text that is written from right to left is isolated", () => {

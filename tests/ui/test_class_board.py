@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import shutil
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 
 from core.generation import Beam
+from core.runs import DEFAULT_ROOT
 from core.server.access import Visitor, VisitorRuns
 from core.server.classes import Classes
 from core.server.limits import PUBLIC
 from core.server.ownership import owner_of
 from core.server.registry import CLASSES
 from core.teaching.attention_lessons import attention_lessons
+from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for, wait_for_status
 from tests.ui.server_functions import call
 from ui.components.class_board import PARAMETERS, csv_cell
@@ -107,6 +110,7 @@ def test_the_board_and_a_table_show_who_answered_what(people: People):
             ["'@SUM(A1)", home.title, number.text, f"{number.number.value:g}", "yes"],
         ]
     )
+    assert [number.answer_text(given) for given in (1234567.891, 12.0, 3)] == ["1234567.891", "12", "3"]
     shown = people.by(TEACHER, "questions")["lessons"]
     assert [len(each["questions"]) for each in shown] == [len(each.questions) for each in attention_lessons()]
     assert people.by(STUDENT, "answers")["error"] == "you teach no open class"
@@ -160,6 +164,8 @@ def test_a_private_run_is_named_by_its_title(people: People, tiny):
         ({"class": "ABCD2345"}, "is not a parameter of this page's address"),
         ({"onload": "x"}, "is not a parameter of this page's address"),
         ({"preset": "../../etc/passwd"}, "is not one of the presets"),
+        ({"tab": "lessons", "lesson": "zzz"}, "link: lesson='zzz' is not one of the lessons"),
+        ({"tab": "zzz"}, "link: tab='zzz' is not one of the tabs"),
         ({"run": "somebodys-run"}, "may not see"),
         ({"input": "x" * 2_001}, "the maximum is 2,000"),
         ({"input": "a\x00"}, "U+0000"),
@@ -169,6 +175,13 @@ def test_a_private_run_is_named_by_its_title(people: People, tiny):
 def test_only_parameters_of_this_page_are_sent(people: People, parameters: dict[str, str], rule: str):
     assert rule in people.by(TEACHER, "send", parameters=parameters)["error"]
     assert people.by(STUDENT, "role")["handout"] is None
+
+
+def test_a_link_to_a_head_that_the_run_lacks_is_not_sent(people: People):
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, people.all.root / SHIPPED)
+    link = {"tab": "attention", "run": SHIPPED, "block": "cross", "layer": "9", "head": "77"}
+    assert "which has 2 layers of 4 heads in block cross" in people.by(TEACHER, "send", parameters=link)["error"]
+    assert people.by(TEACHER, "send", parameters=link | {"layer": "2", "head": "4"}) == {"sent": True}
 
 
 def test_students_get_what_was_sent_as_it_was_sent(people: People):

@@ -76,7 +76,30 @@ def test_of_all_shipped_runs_the_page_opens_with_that_of_the_first_lesson(tmp_pa
 def test_an_invalid_strategy_in_the_address_opens_the_default_view(runs: Runs):
     opened = page._open(runs, {"strategy": "<script>"})
     assert (opened["run"], opened["text"], opened["kind"]) == (SHIPPED, "4 8 2 9", "greedy")
-    assert opened["bar"] == {"current": SHIPPED, "missing": None, "translator": None}
+    unread = {"strategy": "strategy='<script>' is not one of greedy, beam, sample"}
+    assert opened["bar"] == {"current": SHIPPED, "missing": None, "unread": unread, "translator": None}
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ({"layer": "9", "head": "77", "block": "cross"}, {"layer": "which has 2 layers of 4 heads in block cross"}),
+        ({"layer": "2", "head": "x"}, {"layer": "layer=2, head=x is not in this model, which has 2 layers of 4 heads"}),
+        ({"block": "foo", "layer": "1"}, {"block": "block='foo' is not one of"}),
+        ({"ablate": "cross.9.9"}, {"ablate": "ablate=cross.9.9 is not in this model"}),
+        ({"pattern": "foo"}, {"ablate": "pattern='foo' must be HEAD=PATTERN"}),
+        ({"strategy": "beam", "beam_size": "999"}, {"strategy": "beam_size=999 should be"}),
+        ({"strategy": "beam", "beam_size": "[1"}, {"strategy": "strategy=beam: "}),
+        ({"preset": "nope", "tab": "zzz", "lesson": "x"}, {"preset": "nope", "tab": "zzz", "lesson": "the lessons"}),
+        ({"view": "replay", "step": "99999"}, {"step": "step='99999' is not a training step of this run"}),
+        ({"layer": "2", "head": "4", "block": "cross", "ablate": "cross.1", "step": "400", "tab": "attention"}, {}),
+    ],
+)
+def test_the_page_says_which_values_of_a_link_it_cannot_use(runs: Runs, link: dict[str, str], said: dict[str, str]):
+    unread = page._open(runs, link)["bar"]["unread"]
+    assert unread.keys() == said.keys()
+    for name, text in said.items():
+        assert text in unread[name]
 
 
 @pytest.mark.parametrize("name", ["../../etc", "no-such-run", "x" * 500])

@@ -111,6 +111,9 @@ def test_every_function_treats_another_visitors_run_as_missing(runs: Runs, tiny)
     assert tried == {"feed", "snapshot", "actions", "stop", "resume", "rename", "share", "delete"}
     for function in tried:
         answers = [getattr(ben, function)(run=run, **rest.get(function, {})) for run in (name, missing)]
+        if function == "feed":  # it says more of both, for a page that shows the run
+            told = [(each.pop("gone"), each.pop("app_id")) for each in answers]
+            assert told == [("was deleted, or is not shared with you any more", None)] * 2
         assert answers == [{"error": f"The run “tiny-{number}”: there is no such run"} for number in (2, 3)]
     assert [each["id"] for each in ben.list_runs()["runs"]] == [SHIPPED]
     assert RunFolder(runs.root, name).exists()
@@ -171,9 +174,9 @@ def test_a_missing_run_is_named_in_the_error(runs: Runs):
     bar = Bar(runs)
     rest = {"snapshot": {"step": 0}, "rename": {"title": "x"}, "share": {"shared": True}}
     for name in set(bar.names) - {"list_runs", "still_open"}:
-        assert getattr(bar, name)(run="nobody", **rest.get(name, {})) == {
-            "error": "The run “nobody”: there is no such run"
-        }
+        answer = getattr(bar, name)(run="nobody", **rest.get(name, {}))
+        assert answer["error"] == "The run “nobody”: there is no such run"
+        assert answer.get("gone") == ("was deleted" if name == "feed" else None)
 
 
 def test_an_invalid_upload_is_refused(runs: Runs, tmp_path):

@@ -105,7 +105,8 @@ def build(runs: VisitorRuns, form: Form) -> None:
         ]
     with gr.Row(elem_classes="actions"):
         look = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
-    preview, found, preset, columns = data_preview(), gr.State(None), gr.State(None), gr.State(None)
+    preview = data_preview(runs.limits.max_upload_mb)
+    found, preset, columns = gr.State(None), gr.State(None), gr.State(None)
     asked = gr.State(0)  # the time of the last request for a check
     outputs = {"preview": preview, "found": found, "preset": preset, "columns": columns}
 

@@ -129,10 +129,20 @@ def as_query(kind: str, prefix: str | None, values: Sequence[Any]) -> dict[str, 
 
 def from_query(query: dict[str, str]) -> Strategy:
     """Return the strategy in the page's address; greedy decoding if it is invalid."""
-    kind = query.get("strategy", "greedy")
     try:
-        fields = KINDS[kind].model_fields.keys() - {"kind"}
-        given = {name: bounded_yaml.load(query[name]) for name in fields if name in query}
-        return parse_strategy({"kind": kind} | given)
-    except (KeyError, ConfigError, bounded_yaml.BoundedYamlError):
+        return parse_query(query)
+    except ConfigError:
         return GREEDY
+
+
+def parse_query(query: dict[str, str]) -> Strategy:
+    """Return the strategy in the page's address; ConfigError if it is invalid."""
+    kind = query.get("strategy", "greedy")
+    if kind not in KINDS:
+        raise ConfigError([("strategy", f"strategy={kind!r:.60} is not one of {', '.join(KINDS)}")])
+    fields = KINDS[kind].model_fields.keys() - {"kind"}
+    try:
+        given = {name: bounded_yaml.load(query[name]) for name in fields if name in query}
+    except bounded_yaml.BoundedYamlError as error:
+        raise ConfigError([("strategy", f"strategy={kind}: {error}")]) from error
+    return parse_strategy({"kind": kind} | given)

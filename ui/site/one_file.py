@@ -52,6 +52,9 @@ def _page(pages: dict[str, bytes], files: dict[str, bytes]) -> str:
     page = re.sub(r'(http-equiv="Content-Security-Policy" content=")[^"]*', rf"\g<1>{_POLICY}", page)
     page = re.sub(r'<link rel="(?:stylesheet|icon)"[^>]*>\n', "", page)
     page = re.sub(r'<script type="module"[^>]*></script>\n', "", page)
+    page = re.sub(r'<button [^>]*id="open-lessons"[^>]*>Learn</button>', "", page)  # there are none
+    about = (HERE / "about_one_file.html").read_text(encoding="utf-8")
+    page = re.sub(r"<!-- about -->.*<!-- end of about -->\n", lambda _: about, page, flags=re.DOTALL)
     styles = "\n".join(pages[name].decode() for name in _STYLES)
     embedded = {name: base64.b64encode(gzip.compress(content, mtime=0)).decode() for name, content in files.items()}
     scripts = {name: pages[name].decode() for name in _in_order(pages)}

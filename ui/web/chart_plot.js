@@ -90,7 +90,7 @@ export function makePlot(picture, { width, height, scale = 1, cursorX = () => nu
         values: (_, ticks) => ticks.map(tickText),
       },
       {
-        ...axis, grid: { stroke: () => picture.colors.line, width: scale },
+        ...axis, grid: { stroke: () => (picture.note ? "transparent" : picture.colors.line), width: scale }, // or one would strike the note through
         size: (_, labels) => size(Math.max(Y_LABELS, ...(labels ?? []).map((label) => textWidth(label) + LABEL_GAP + 2))),
         splits: (plot, _, low, high) => {
           const count = Math.max(2, Math.min(5, Math.floor(plot.bbox.height / uPlot.pxRatio / scale / PIXELS_PER_Y_TICK)));

@@ -44,6 +44,9 @@ export function formatSeconds(seconds) {
   return minutes < 90 ? minutes + " min" : Math.floor(minutes / 60) + " h " + (minutes % 60) + " min";
 }
 
+/** "starts now", or "starts in about 5 s". */
+export const startText = (seconds) => (seconds < 1 ? "starts now" : "starts in about " + formatSeconds(seconds));
+
 /** A token with visible signs for spaces and the empty string. */
 export function visibleToken(token) {
   const text = String(token);

@@ -13,7 +13,7 @@ const ACTIVE = ["queued", "training", "stopping"];
 
 /**
  * The state of the current run; `latest` is the last response, without its metrics and snapshots. `loading`: the page
- * does not know the current run yet. `translator`: the name of a shipped run that translates, whatever run is open.
+ * does not know the current run yet. `gone`: why there is no such run any more. `translator`: the name of a shipped run that translates, whatever run is open.
  */
 export const feed = { ...nothingKnown(null), loading: true, translator: null };
 
@@ -26,7 +26,7 @@ let refreshNow = () => {};
 
 function nothingKnown(run) {
   return {
-    run, latest: null, error: "", metrics: emptyHistory(), since: performance.now(),
+    run, latest: null, error: "", gone: "", metrics: emptyHistory(), since: performance.now(),
     steps: [], // training steps of the saved snapshots
     masses: new Map(), // step → attention mass by layer and head
     snapshots: new Map(), // key → snapshot with the maps of one view
@@ -95,6 +95,11 @@ async function refresh() {
   if (reloadsFor(update ?? {})) return POLL_MS.failed;
   document.body.dataset.server = update ? "" : "gone"; // the style sheet grays out what needs it
   if (!update && window.gradio_config) fetchJson("gradio_api/app_id").then((now) => reloadsFor(now ?? {})); // another version may have no such feed
+  if (update?.gone) {
+    feed.gone = update.gone;
+    changed();
+    return POLL_MS.ended;
+  }
   if (update?.run !== run) {
     feed.error = update?.error ?? "No connection to the server, retrying. Runs are saved there and can be resumed.";
     changed();

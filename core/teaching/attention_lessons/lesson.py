@@ -98,7 +98,7 @@ class Question(LessonPart):
     def answer_text(self, given: float) -> str:
         """Return an answer as it was read: the number, or the choice's text; "" if there is no such choice."""
         if self.number is not None:
-            return f"{given:g}"
+            return repr(given).removesuffix(".0")
         return self.choices[int(given)].text if given in range(len(self.choices)) else ""
 
 

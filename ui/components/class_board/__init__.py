@@ -23,6 +23,8 @@ from core.server.stored_class import LESSON_PATTERN, MAX_ANSWERS, MAX_PARAMETERS
 from core.storage.errors import InputError
 from core.teaching.attention_lessons import attention_lessons
 from ui.components.component import Request, ServerFunction, validated
+from ui.link_values import problems_of_link
+from ui.run_info import can_open
 from ui.serving.local_addresses import is_loopback, reachable_addresses
 
 MAX_NUMBERS = 200  # of students and of those who wait
@@ -212,16 +214,17 @@ def send(runs: VisitorRuns, request: SendRequest) -> dict[str, Any]:
     """Send parameters of the page's address to all students.
 
     Raises:
-        InputError: a parameter is not one of the page's address, or names no preset.
+        InputError: a parameter is not one of the page's address, or names what is not there.
     """
     if unknown := sorted(request.parameters.keys() - PARAMETERS):
         raise InputError(f"link: {unknown[0][:30]!r} is not a parameter of this page's address")
-    preset = request.parameters.get("preset")
-    if preset is not None and preset not in preset_names():
-        raise InputError(f"preset={preset[:60]!r} is not one of the presets")
     for name, value in request.parameters.items():
         if len(value) > MAX_VALUE:
             raise InputError(f"link: {name} has {len(value):,} characters; the maximum is {MAX_VALUE:,}")
+    named = request.parameters.get("run")
+    run = named if named and can_open(runs, named) else None
+    if problems := problems_of_link(runs, request.parameters, run):
+        raise InputError(f"link: {'; '.join(problems.values())}")
     runs.classroom().send(request.parameters)
     return {"sent": True}
 

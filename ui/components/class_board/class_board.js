@@ -46,7 +46,7 @@ function makeView(element, server, pick, gone) {
     problem, body);
 
   const poll = (name) => callServer(server, "class_" + name, name === "role" ? lessonProgress() : {});
-  const board = makeBoard({ call, poll, dialog, button: bar("class"), show: showRole, openRun: (run) => {
+  const board = makeBoard({ call, poll, explain: (text) => setText(problem, text), dialog, button: bar("class"), show: showRole, openRun: (run) => {
     dialog.close();
     pick(run);
   } });

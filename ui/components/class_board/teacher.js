@@ -3,14 +3,14 @@
 import { linkToTab, pageAddress, parametersOfLink } from "../../web/address.js";
 import { make, setText } from "../../web/dom.js";
 import { download, fileName } from "../../web/files.js";
-import { formatResult, formatSeconds } from "../../web/format.js";
+import { formatResult, formatSeconds, startText } from "../../web/format.js";
 import { makeAnswers } from "./answers.js";
 
 const POLL_MS = { open: 1500, closed: 5000 };
 const COLUMNS = ["", "Student", "Run", "Progress", "Result", "State", "Lesson", ""];
 
 /** { lead, showIn }: the teacher's side. `poll` calls the server like `call`, but explains no error. `button` opens the dialog, and says how many students need help. */
-export function makeBoard({ call, poll, dialog, button, show, openRun }) {
+export function makeBoard({ call, poll, explain, dialog, button, show, openRun }) {
   let leads = false; // whether the visitor teaches a class
   let timer = 0;
   let rows = [];
@@ -37,7 +37,7 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
   function stateText(row) {
     if (!row.status) return "no run yet";
     if (row.status === "queued" && row.queue_position) {
-      return "place " + row.queue_position + " in the queue" + (row.seconds_to_start == null ? "" : ", starts in about " + formatSeconds(row.seconds_to_start));
+      return "place " + row.queue_position + " in the queue" + (row.seconds_to_start == null ? "" : ", " + startText(row.seconds_to_start));
     }
     return row.status === "failed" && row.message ? "failed: " + row.message : row.status;
   }
@@ -177,14 +177,16 @@ export function makeBoard({ call, poll, dialog, button, show, openRun }) {
 
   async function send(parameters, what) {
     setText(parts.sent, "");
+    explain("");
     if (parameters && (await call("send", { parameters }))) setText(parts.sent, "Sent: " + what);
   }
 
   function sendLink(event) {
     event.preventDefault();
     const parameters = parametersOfLink(parts.link.value, addresses);
-    if (!parameters) return void setText(parts.sent, "This is not an address of this page with something to open.");
-    return send(parameters, "the link.");
+    if (parameters) return send(parameters, "the link.");
+    setText(parts.sent, "");
+    return explain("This is not an address of this page with something to open.");
   }
 
   function makeSending(presets) {

@@ -10,7 +10,7 @@ from ui.components.component import component
 MAX_EXAMPLES, MAX_TEXT = 2, 200  # pairs of a reading, and characters of each
 
 
-def data_preview() -> gr.HTML:
+def data_preview(max_upload_mb: int) -> gr.HTML:
     """Build the component; hidden without a value. Value: ``preview_value``, or ``{"problem": message}``.
 
     Both have ``checked`` too, the time of the check, and ``edits``, the number of edits of the pairs before it. A value
@@ -18,7 +18,7 @@ def data_preview() -> gr.HTML:
     ``document.body.dataset.pairEdits``, and so knows whether the pairs were edited since.
     Event: ``.select(fn)`` with ``evt.columns``, the reading that the visitor chose.
     """
-    return component("data_preview", elem_id="own-preview", events=["select"])
+    return component("data_preview", elem_id="own-preview", events=["select"], most_mb=max_upload_mb)
 
 
 def preview_value(found: IngestResult) -> dict[str, Any]:

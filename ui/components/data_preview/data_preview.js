@@ -1,10 +1,11 @@
 // A summary of uploaded pairs: how their columns are read, statistics, length histograms, the first pairs, and skipped rows.
-// Event: 'select' {columns}, another reading of the columns. Until the form has the
+// Prop: most_mb, of an upload. Event: 'select' {columns}, another reading of the columns. Until the form has the
 // preset of the pairs that the visitor sees, Train does not train another one.
 
 import { make, setText, partsOf } from "../../web/dom.js";
 import { onPresetOpened } from "../../web/navigation.js";
 
+const MEGABYTE = 1e6;
 const OF_PAIRS = "#own-file, #own-targets, #own-held-out, #own-pasted"; // what the pairs are read from
 
 export function mount({ element, trigger, props, watch }) {
@@ -58,19 +59,48 @@ export function mount({ element, trigger, props, watch }) {
     const isOther = edited || problem || (facts && data !== opened);
     if (!isOther || document.body.dataset.side !== "own" || !event.target.closest?.("#train")) return;
     event.stopImmediatePropagation();
-    if (edited || !problem) {
-      part("data").hidden = false;
-      part("summary").hidden = true;
-      part("notice").className = "notice bad";
-      setText(part("notice"), "✗ These pairs are not checked yet. Press Check the data, then Train; or Back to the charts to train the preset at the side.");
-    }
+    if (edited || !problem) refuse("These pairs are not checked yet. Press Check the data, then Train; or Back to the charts to train the preset at the side.");
     part("notice").scrollIntoView({ block: "center" });
   }
 
   function onEdit(event) {
     if (!event.target.closest?.(OF_PAIRS)) return;
     document.body.dataset.pairEdits = ++edits;
-    if (event.target.type === "file" || event.type === "drop") showChecking();
+    const files = [...(event.type === "drop" ? event.dataTransfer : event.target).files ?? []];
+    const size = files.reduce((bytes, each) => bytes + each.size, 0);
+    if (!files.length) return;
+    if (size > props.most_mb * MEGABYTE) return void refuse(tooLarge(files, size));
+    showChecking();
+    watchUpload(event.target.closest(OF_PAIRS));
+  }
+
+  /** "big.tsv has 57.16 MB; an upload must not be above 50 MB". Files of one field are one upload. */
+  function tooLarge(files, size) {
+    const what = files.length === 1 ? files[0].name + " has " : "The " + files.length + " files have ";
+    return what + (size / MEGABYTE).toFixed(2) + " MB; an upload must not be above " + props.most_mb + " MB.";
+  }
+
+  /** Say that a file did not arrive: Gradio then shows an empty field, and sends no event. */
+  function watchUpload(field) {
+    let began = false;
+    const watcher = new MutationObserver(() => {
+      const isUploading = field.querySelector("progress") !== null;
+      began ||= isUploading;
+      if (!began || isUploading) return;
+      watcher.disconnect();
+      if (!field.querySelector(".file-preview")) refuse("The upload failed. Choose the file again.");
+    });
+    watcher.observe(field, { childList: true, subtree: true });
+  }
+
+  /** Say what keeps these pairs from being trained. */
+  function refuse(text) {
+    part("data").removeAttribute("aria-busy");
+    part("data").hidden = false;
+    part("summary").hidden = part("readings").hidden = true;
+    setText(part("warning"), "");
+    part("notice").className = "notice bad";
+    setText(part("notice"), "✗ " + text);
   }
 
   /** Say that the pairs are being read, which takes a minute for a million, until the value comes. */

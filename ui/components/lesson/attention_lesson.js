@@ -49,7 +49,7 @@ export function showAttentionLesson(article, lesson, { server, onAnswer, next })
   const error = make("p", { class: "bad", role: "alert" });
   let drawn = ""; // the input of the figures
   const showError = (text) => {
-    setText(error, text && drawn ? text + "; the figures below are those of " + drawn : text);
+    setText(error, text && drawn ? text.replace(/\.$/, "") + "; the figures below are those of " + drawn : text);
     field.setAttribute("aria-invalid", String(Boolean(text)));
   };
   let isNew = false; // the input: all figures ask for it, so an error is the same for all

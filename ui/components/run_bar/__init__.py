@@ -19,6 +19,7 @@ from ui.components.class_board import class_functions, nickname_of
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.run_info import RESUMABLE, STOPPABLE, list_runs, progress_since
 from ui.serving.downloads import PATH
+from ui.serving.errors import in_words
 from ui.subword_texts import sentences, words_of, words_of_steps
 
 MIN_HEADS = 4  # with fewer heads in the block that attends to the source, the bench shows all blocks
@@ -57,12 +58,13 @@ def run_bar(runs: VisitorRuns) -> gr.HTML:
     """Build the component.
 
     Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there,
-    ``"loading"``, true while the page does not know its run yet, ``"started"``, true if the form has started it, and
-    ``"translator"``, see ``shipped_translator``.
+    and ``"why"``, in words other than the page's; ``"unread"``, see ``problems_of_link``; ``"loading"``, true while the
+    page does not know its run yet; ``"started"``, true if the form has started it; and ``"translator"``, see
+    ``shipped_translator``.
 
-    Events: ``.pick(fn)`` with ``evt.run``; ``.status(fn)`` with ``evt.run, evt.status`` when the status of the current
-    run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted, or
-    the class ended whose teacher saw it.
+    Events: ``.pick(fn)`` with ``evt.run``, "" for none; ``.status(fn)`` with ``evt.run, evt.status`` when the status of
+    the current run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was
+    deleted, or the class ended whose teacher saw it.
     """
     page = Context.root_block
     server = {"app_id": None if page is None else page.app_id}  # another one after a restart
@@ -103,8 +105,15 @@ def current_run(run: str | None, **about: Any) -> dict[str, Any]:
 
 
 def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
-    """Return the state of a run, with the metrics and snapshots that the browser does not have yet."""
-    run = runs[request.run]
+    """Return the state of a run, with the metrics and snapshots that the browser does not have yet.
+
+    If there is no such run, the answer is why it may be ``gone``, and the ``error`` of the other functions.
+    """
+    try:
+        run = runs[request.run]
+    except RunError as error:
+        gone = "was deleted, or is not shared with you any more" if runs.has_visitors else "was deleted"
+        return {"gone": gone, "error": in_words(error)}
     progress, info, task = progress_since(run, **request.held), run.info, run.preset.task
     mine = runs.is_mine(request.run) and not info.shipped
     about = {

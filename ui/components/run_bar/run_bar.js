@@ -1,12 +1,12 @@
 // The bar at the top: the current run with progress, Stop and Resume; a menu of all runs; the tour and the theme.
 // Events: 'pick' {run}; 'status' {run, status} when the status of the current run changes; 'weights' {step} when the
-// run that trains has new weights and a tab that decodes is open; 'gone' {run} after the run was deleted,
-// or the class ended whose teacher saw it.
+// run that trains has new weights and a tab that decodes is open; 'gone' {run} after the run was deleted here,
+// or the class ended whose teacher saw it. 'pick' has run "" after the run was deleted elsewhere.
 
 import { patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
 import { dropDrafts } from "../../web/drafts.js";
-import { formatResult, formatSeconds } from "../../web/format.js";
+import { formatResult, formatSeconds, startText } from "../../web/format.js";
 import { laterStyles } from "../../web/later_styles.js";
 import { feed, follow, isActive, onFeed, setLoading, setTranslator, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
@@ -42,7 +42,7 @@ export function mount({ element, trigger, props, server, watch }) {
   }
 
   function statusText({ status, queue_position: position, seconds_to_start: wait, headline, step, watched }) {
-    if (status === "queued" && position) return queueText(position) + (wait == null ? "" : ", starts in about " + formatSeconds(wait));
+    if (status === "queued" && position) return queueText(position) + (wait == null ? "" : ", " + startText(wait));
     const result = formatResult({ headline });
     if (status === "finished" && !step) return "imported"; // from another program
     if (status === "finished" && result) return "finished, " + (watched ? "" : "validation ") + result; // a watched loop chooses its batch
@@ -109,6 +109,16 @@ export function mount({ element, trigger, props, server, watch }) {
     if (isChange) trigger("status", { run, status: latest.status });
   }
 
+  /** Close a run that was deleted in another tab, and say so: nothing of it can be asked for. */
+  function leaveGone() {
+    const { run, latest, gone: why } = feed;
+    if (!why) return;
+    props.value = { current: null };
+    say("The run “" + (latest?.title ?? run) + "” " + why + ".", { action: CHOOSE });
+    show();
+    trigger("pick", { run: "" });
+  }
+
   /** While the run trains, ask for a decode of the current input with its new weights. */
   function reportWeights() {
     const evaluated = feed.metrics.evaluations.step.at(-1) ?? null;
@@ -170,6 +180,7 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- menu of runs ----
 
   const gone = (run) => trigger("gone", { run });
+  const CHOOSE = { label: "Choose a run", run: () => openMenu() };
 
   async function openMenu(action = "open") {
     if (menu) return menu[action](); // at once, so that a key that follows reaches it
@@ -207,7 +218,7 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- values ----
 
   function show() {
-    const { current = null, missing = null, loading = false, started = false, translator = null } = props.value ?? {};
+    const { current = null, missing = null, why = "", unread = {}, loading = false, started = false, translator = null } = props.value ?? {};
     if (started) {
       pressedTrain = -Infinity;
       dropDrafts();
@@ -224,8 +235,11 @@ export function mount({ element, trigger, props, server, watch }) {
     }
     follow(current);
     if (missing) {
-      say("There is no run “" + missing + "” here, or it is not shared with you.",
-        { action: { label: "Choose a run", run: () => openMenu() } });
+      say(why || "There is no run “" + missing + "” here, or it is not shared with you.",
+        { action: CHOOSE });
+    } else if (Object.keys(unread).length) {
+      say("Not all of this link was used: " + Object.values(unread).join("; ") + ".");
+      patchAddress(Object.fromEntries(Object.keys(unread).map((name) => [name, null])));
     }
   }
 
@@ -265,6 +279,7 @@ export function mount({ element, trigger, props, server, watch }) {
     reportStatus();
     reportWeights();
     reportLostTrain();
+    leaveGone();
   });
   document.addEventListener("click", noteTrain, true);
   show();

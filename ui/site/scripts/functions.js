@@ -91,7 +91,7 @@ export const functions = {
   },
   async facts({ run }) {
     const { facts } = await openLab((await runOf(run)).lab);
-    return { examples: facts.examples, heads: facts.model.heads, blocks: facts.blocks, isMeasured: Boolean(facts.data.test) && !facts.subword_scores };
+    return { examples: facts.examples, heads: facts.model.heads, blocks: facts.blocks, measured: facts.subword_scores ? 0 : facts.data.test };
   },
   /** Whether a run's task can read a text; subwords read any, also the digits of another task. */
   async readable({ run, text }) {

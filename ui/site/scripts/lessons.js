@@ -82,7 +82,7 @@ const figures = {
     return {
       tokens: source.map((id) => model.facts.source_tokens[id]), ids: source,
       vectors: stages.embedding.map((row) => row.map((value) => Math.round(1e3 * value) / 1e3)),
-      similarity: Object.fromEntries(Object.entries(stages).map(([stage, rows]) => [stage, cosines(rows)])),
+      similarity: Object.fromEntries(["embedding", "position", "sum", "encoder"].map((stage) => [stage, cosines(stages[stage])])),
     };
   },
   async scores(model, { input }) {

@@ -21,6 +21,8 @@ let facts = null; // of its task and model
 let ablated = [];
 let round = 0; // the latest decode wins
 
+const counted = (number, noun) => Number(number).toLocaleString("en") + " " + noun + (Number(number) === 1 ? "" : "s");
+
 const say = (id, text, isBad = false) => {
   byId(id).hidden = !text;
   byId(id).className = "notice " + (isBad ? "bad" : "muted");
@@ -55,14 +57,15 @@ function makeTabs() {
 
 // ---- the current run ----
 
-async function openRun(id) {
+async function openRun(id, about = {}) {
   run = id;
   ablated = [];
-  parts.bar.set({ value: { current: id, translator: index.translator } });
+  parts.bar.set({ value: { current: id, translator: index.translator, ...about } });
   const answer = await call("facts", { run: id });
   if (run !== id || answer.error) return;
   facts = answer;
-  byId("measure-test").hidden = byId("measure-heads").hidden = byId("cancel-heads").hidden = !facts.isMeasured; // no exact answers to count
+  byId("measure-test").hidden = byId("measure-heads").hidden = byId("cancel-heads").hidden = !facts.measured; // no exact answers to count
+  setText(byId("measure-test"), "Measure on " + counted(Math.min(facts.measured, TEST_SEQUENCES), "held-out input"));
   byId("examples").replaceChildren(...facts.examples.map((text) =>
     make("button", { type: "button", onclick: () => { byId("text").value = text; decode({ asked: true }); } }, text)));
   const readable = await call("readable", { run: id, text: byId("text").value });
@@ -268,10 +271,34 @@ async function warm() {
   say("site-status", answer?.error ?? "", Boolean(answer?.error));
 }
 
+const isOf = (name, head) => head === name || head.startsWith(name + ".");
+const ablatedIn = (address) => (address.get("ablate") ?? "").split(",").filter(Boolean);
+
+/** What is wrong with values of a link, by the parameter; `facts` are those of its run. See ui/link_values.py. */
+function problemsOf(address, { heads, blocks }) {
+  const problems = {};
+  const [tab, preset, strategy, block, layer, head] = ["tab", "preset", "strategy", "block", "layer", "head"].map((name) => address.get(name));
+  if (tab && !document.querySelector('#tabs [data-tab-id="' + CSS.escape(tab) + '"]')) problems.tab = "tab=" + tab + " is not one of the tabs";
+  if (preset && !index.families.some(({ presets }) => presets.some(({ name }) => name === preset))) problems.preset = "preset=" + preset + " is not one of the presets";
+  if (strategy && strategy !== "greedy") problems.strategy = "strategy=" + strategy + " needs the program; decoding is greedy here";
+  const inBlock = heads.filter((each) => !block || isOf(block, each));
+  const isThere = inBlock.some((each) => [block, layer, head].every((part, at) => !part || each.split(".")[at] === part));
+  if ((block || layer || head) && heads.length && !isThere) {
+    const last = inBlock.at(-1)?.split(".");
+    const named = Object.entries({ block, layer, head }).filter(([, part]) => part).map((each) => each.join("=")).join(", ");
+    problems.layer = named + " is not in this model, which has " + (last ? counted(last[1], "layer") + " of " + counted(last[2], "head") + " in block " + last[0]
+      : "the blocks " + blocks.map((each) => each.block).join(", "));
+  }
+  const unknown = ablatedIn(address).filter((name) => !heads.some((each) => isOf(name, each)));
+  if (unknown.length) problems.ablate = "ablate=" + unknown.join(",") + " is not in this model, which has " + heads[0] + " to " + heads.at(-1);
+  return problems;
+}
+
 const prepare = () => (index.first ? call("prepare", { preset: parts.picker.value.chosen }) : null);
 
 /** Open the page; one that is a single file has its data, `embedded`, and the module of its functions. */
 export async function openPage({ embedded = null, functions = null } = {}) {
+  const address = readAddress(); // before the page puts the open tab into it
   makeTabs();
   if (functions) startHere(functions);
   else startWorker(new URL("./worker.js", import.meta.url), (text) => say("site-status", text, true));
@@ -279,14 +306,13 @@ export async function openPage({ embedded = null, functions = null } = {}) {
   if (index.error) return say("site-status", index.error, true);
   await mountAll();
   connect();
-  const address = readAddress();
   byId("text").value = address.get("input") ?? "";
   const wanted = address.get("run");
   warm();
   const opened = await call("facts", { run: wanted ?? index.runs[0] });
-  if (wanted && opened.error) say("site-status", opened.error, true);
-  await openRun(opened.error ? index.runs[0] : wanted ?? index.runs[0]);
-  ablated = (address.get("ablate") ?? "").split(",").filter((name) => facts?.heads.some((head) => head === name || head.startsWith(name + ".")));
+  if (wanted && opened.error) await openRun(index.runs[0], { missing: wanted, why: opened.error });
+  else await openRun(wanted ?? index.runs[0], { unread: opened.error ? {} : problemsOf(address, opened) });
+  ablated = ablatedIn(address).filter((name) => facts?.heads.some((head) => isOf(name, head)));
   if (ablated.length) decode();
   document.body.dataset.ready = "true";
   prepare();

@@ -16,7 +16,7 @@ export function textFigure({ box, options, lesson, request }) {
   function readBy(row) {
     const step = row - answer.source_length;
     return "The token " + visibleToken(answer.tokens[row]) + " (row " + (row + 1) + ") is "
-      + (step < 0 ? "part of the input." : "read by step " + (step + 1) + ", which produces " + visibleToken(answer.produced[step]) + ".");
+      + (step < 0 ? "part of the input." : "read by step " + (step + 1) + ", which produces “" + visibleToken(answer.produced[step]) + "”.");
   }
 
   function draw() {

@@ -1,0 +1,77 @@
+"""Which values of a link to the page name what is not there, for its visitor and for a teacher who sends it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from core.config import preset_names
+from core.config.counting import counted
+from core.models.seq2seq import BLOCKS, Head
+from core.server.access import VisitorRuns
+from core.storage.errors import InputError, LabError
+from core.teaching.attention_lessons import attention_lessons
+from core.teaching.lessons import lesson_names
+from ui.forms import strategy_form
+from ui.interventions import from_query, heads_of_run
+
+TABS = ("train", "decode", "attention", "report", "compare", "sweep", "lessons")
+
+
+def problems_of_link(runs: VisitorRuns, query: dict[str, str], run: str | None) -> dict[str, str]:
+    """Return what is wrong with values in the page's address, by the parameter; those of the named run are not checked.
+
+    Args:
+        query: the address's parameters.
+        run: the run that it opens, whose heads and steps are compared; None if it cannot be opened.
+    """
+    lessons = ["symptoms", *(each.name for each in attention_lessons()), *lesson_names()]
+    problems = {
+        name: f"{name}={query[name]!r:.60} is not one of {these}"
+        for name, known, these in (
+            ("tab", TABS, "the tabs"),
+            ("preset", preset_names(), "the presets"),
+            ("lesson", lessons, "the lessons"),
+            ("block", BLOCKS, ", ".join(BLOCKS)),
+        )
+        if query.get(name) and query[name] not in known
+    }
+    checks: dict[str, Callable[[], Any]] = {"strategy": lambda: strategy_form.parse_query(query)}
+    if run is not None:
+        checks |= _checks_of_run(runs, query, run)
+    for name, check in checks.items():
+        try:
+            check()
+        except LabError as error:
+            problems.setdefault(name, str(error))
+    return problems
+
+
+def _checks_of_run(runs: VisitorRuns, query: dict[str, str], run: str) -> dict[str, Callable[[], Any]]:
+    """Return the checks of what a link names of a run; each raises LabError."""
+    spec = from_query({"ablate": query.get("ablate", ""), "pattern": query.get("pattern", "")}, run)
+    return {
+        "ablate": lambda: spec and spec.validated(heads_of_run(runs[run])),
+        "layer": lambda: _check_head(query, heads_of_run(runs[run])),
+        "step": lambda: _check_step(query.get("step", ""), runs[run].progress.steps),
+    }
+
+
+def _check_head(query: dict[str, str], heads: Sequence[Head]) -> None:
+    """Raise InputError if a link's layer or head is not in a model; a link without a block opens that of the source."""
+    given = {name: query[name] for name in ("block", "layer", "head") if query.get(name)}
+    block = given.get("block")
+    if not given or not heads or (block and block not in BLOCKS):
+        return
+    fitting = [each for each in heads if block in (None, each.block)]
+    for each in fitting:
+        if all(str(getattr(each, name)) == value for name, value in given.items()):
+            return
+    named = ", ".join(f"{name}={value:.20}" for name, value in given.items())
+    last = max(fitting, key=lambda each: (each.layer, each.head), default=None)
+    has = f"{counted(last.layer, 'layer')} of {counted(last.head, 'head')}" if last else "no heads"
+    where = f" in block {block}" if block else ""
+    raise InputError(f"{named} is not in this model, which has {has}{where}")
+
+
+def _check_step(step: str, steps: int | None) -> None:
+    if step and steps is not None and not (step.isdecimal() and int(step[:9]) <= steps):
+        raise InputError(f"step={step!r:.20} is not a training step of this run, which has {steps:,}")
