@@ -145,7 +145,7 @@ def test_a_number_that_is_missing_is_an_empty_side(tmp_path):
     ("content", "message"),
     [
         ("a\tb\n".encode("utf-16"), "is UTF-16; save it as UTF-8"),
-        (b"PK\x03\x04\x14\0\x06\0", "is a zip archive, as .xlsx is; save it as CSV, or unpack it"),
+        (b"PK\x03\x04\x14\0\x06\0", "is a zip archive, not text; save a spreadsheet as CSV"),
         (b"a\tb\rc\td\r", "has lines that end with CR alone; save it with LF or CR LF"),
     ],
 )

@@ -261,7 +261,7 @@ def test_a_mapping_that_does_not_fit_names_its_field(own_runs, weights, changed,
     assert list(own_runs) == []
 
 
-@pytest.mark.parametrize(("pairs", "message"), [("none.tsv", "pairs="), ("my_model.pt", "must end with .tsv")])
+@pytest.mark.parametrize(("pairs", "message"), [("none.tsv", "pairs="), ("my_model.pt", "is a zip archive, not text")])
 def test_pairs_that_cannot_be_used_are_explained(own_runs, weights, pairs, message):
     assert message in problem_of(last(own_runs, weights, pairs=str(weights.with_name(pairs))))
 

@@ -130,7 +130,7 @@ def _check_start(file: BinaryIO, name: str) -> None:
     if start.startswith(_UTF_16_MARKS):
         raise InputError(f"file={name[:60]!r} is UTF-16; save it as UTF-8")
     if start.startswith(_ZIP):
-        raise InputError(f"file={name[:60]!r} is a zip archive, as .xlsx is; save it as CSV, or unpack it")
+        raise InputError(f"file={name[:60]!r} is a zip archive, not text; save a spreadsheet as CSV")
     if b"\r" in start and b"\n" not in start:
         raise InputError(f"file={name[:60]!r} has lines that end with CR alone; save it with LF or CR LF")
     file.seek(len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0)
