@@ -165,7 +165,7 @@ def _token_problems(task: TaskConfig, theirs: TaskConfig, name: str) -> Iterator
             if value != other:
                 yield _differing("task", field, value, other, name)
     elif task.has_subwords or theirs.has_subwords:
-        yield "task.family", f"task.family={task.family!r} has other tokens than {name}: {theirs.summary}"
+        yield _differing("task", "family", task.family, theirs.family, name)
 
 
 def _kind_problems(task: OwnPairsConfig, theirs: TaskConfig, name: str) -> Iterator[tuple[str, str]]:

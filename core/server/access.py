@@ -34,6 +34,7 @@ MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared 
 MAX_IMPORTS = 2  # files read at a time: each takes its size in memory several times
 MAX_SHARED = 10_000  # runs whose network is remembered
 SHARED_PARTS = 8  # of the disk, one of which the runs shared from one network may take
+MAX_REASONS = 3  # listed why a preset cannot begin with a run
 ACTIVE_PER_STUDENT = 2  # runs of a student of a class that are training or queued
 _ALPHABET = string.ascii_lowercase + string.digits
 
@@ -200,8 +201,9 @@ class VisitorRuns:
         for row in self.rows(most):
             run = self._runs[row.name]
             if run.has_weights:
-                reason = "; ".join(message for _, message in misfits(preset, run.preset, "it"))
-                found.append(StartChoice(row.name, row.title, reason))
+                reasons = [message for _, message in misfits(preset, run.preset, "it")]
+                more = [f"{len(reasons) - MAX_REASONS} more"] if len(reasons) > MAX_REASONS else []
+                found.append(StartChoice(row.name, row.title, "; ".join(reasons[:MAX_REASONS] + more)))
         return found
 
     def new_run(self, preset: Preset, start_from: str = "") -> NewRun:
