@@ -50,14 +50,14 @@ class _Files(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="session")
-def site() -> Path:
-    """The folder of a site with a few presets; graphs are kept in the user's cache between two sessions."""
+def site(worker_id: str) -> Path:
+    """The folder of a site with a few presets, one a worker; graphs are kept in the user's cache between sessions."""
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason=NEEDED)
     from ui.site.build import build_site
     from ui.site.graph_files import cache_folder
 
-    folder = cache_folder() / "test-site"
+    folder = cache_folder() / f"test-site-{worker_id}"
     build_site(folder, presets=PRESETS)
     return folder
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 TABS = ("Train", "Decode", "Look inside", "Learn", "About")
 MINUTE = 60_000
 READY = "body[data-ready]"
+OUTPUT = "#answer .output .tile"
 ADD_STYLE = """(css) => {
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(css);
@@ -45,10 +46,6 @@ def decode(page: Page, text: str) -> None:
     page.locator("#ask button").click()
 
 
-def output(page: Page) -> list[str]:
-    return page.locator("#answer .output .tile").all_inner_texts()
-
-
 def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requests):
     train(page, "digits-reversal-fast")
     expect(page.locator("#run-bar .status")).to_have_text("finished, validation exact match 100 %")
@@ -62,7 +59,7 @@ def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requ
     open_tab(page, "Decode")
     decode(page, "7 0 0 3 5")
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
-    assert output(page) == ["5", "3", "0", "0", "7"]
+    expect(page.locator(OUTPUT)).to_have_text(["5", "3", "0", "0", "7"])
     open_tab(page, "Look inside")
     expect(page.locator("#viewer .head-grid canvas")).to_have_count(8)
     expect(page.locator("#viewer .story-say")).to_contain_text("this head takes")
@@ -197,7 +194,7 @@ def test_a_run_goes_to_the_program_and_back(page, tiny, tmp_path: Path):
     for text in ("1 2 3", "4 8 2 9", "0 0 7 1"):
         decode(page, text)
         expect(page.locator("#answer .expected .tile").first).to_have_text(text[-1])
-        assert output(page) == trained.decode(text).output
+        expect(page.locator(OUTPUT)).to_have_text(trained.decode(text).output)
     open_tab(page, "Train")
     other = RunFolder.create(tmp_path / "runs", tiny, name="of-another-size")
     train_run(other)
