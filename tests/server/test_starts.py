@@ -74,7 +74,7 @@ def test_the_list_says_why_a_run_does_not_fit(lab: Lab, tiny):
     assert (fits.name, fits.title, fits.reason) == (first, "tiny 1", "")
     (other,) = mine.starting_points(tiny.with_changes({"model.d_model": 8, "model.num_heads": 4}), 10)
     assert other.reason == "model.d_model=8, and it has 16; model.num_heads=4, and it has 2"
-    changes = {"model.d_model": 8, "model.num_heads": 4, "model.d_ff": 8, "model.norm": "post", "model.num_encoder_layers": 3}
+    changes = {"model.d_model": 8, "model.num_heads": 4, "model.d_ff": 8, "model.num_encoder_layers": 3}
     (other,) = mine.starting_points(tiny.with_changes(changes), 10)
     assert (other.reason.count(", and it has "), other.reason.endswith("; 1 more")) == (3, True)
     with pytest.raises(ConfigError, match=r"model\.d_model=8, and tiny-1 has 16"):
