@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from core.config import Preset
 from core.generation import GREEDY, Strategy
 from core.generation.reading import read_input
+from core.interpret.any_module.calling import checked_number
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq
@@ -237,8 +237,7 @@ class Trained:
         return self.interventions.applied_to(self.model) if self.interventions else nullcontext()
 
     def _pairs(self, sequences: int, split: Split) -> Batch:
-        if not isinstance(sequences, Integral) or sequences < 1:
-            raise InputError(f"sequences={sequences!r:.60} must be a whole number of at least 1")
+        sequences = checked_number("sequences", sequences, 1)
         if split not in get_args(Split):
             raise InputError(f"split={split!r:.60} is not one of {', '.join(get_args(Split))}")
         return fixed_pairs(self.task, sequences, split=split)

@@ -99,7 +99,7 @@ class RunFolder:
                 f"run={name[:60]!r} is not a valid name: use a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
             )
         self.name = name
-        self.path = root.absolute() / name  # a program may change its working directory meanwhile
+        self.path = root.absolute() / name  # a program may change its working directory later
 
     @classmethod
     def create(

@@ -264,7 +264,7 @@ class Runs:
     """
 
     def __init__(self, root: Path, *, pairs: Path | None = None) -> None:
-        self.root, self.cache = root.absolute(), RunCache()  # a program may change its working directory meanwhile
+        self.root, self.cache = root.absolute(), RunCache()  # a program may change its working directory later
         self.pairs = None if pairs is None else pairs.absolute()
 
     def __getitem__(self, name: str) -> Run:

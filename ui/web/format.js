@@ -47,6 +47,9 @@ export function formatSeconds(seconds) {
 /** "starts now", or "starts in about 5 s". */
 export const startText = (seconds) => (seconds < 1 ? "starts now" : "starts in about " + formatSeconds(seconds));
 
+/** "1 head", "2,000 heads": a number and a noun that takes an s. */
+export const counted = (number, noun) => Number(number).toLocaleString("en") + " " + noun + (Number(number) === 1 ? "" : "s");
+
 /** A token with visible signs for spaces and the empty string. */
 export function visibleToken(token) {
   const text = String(token);

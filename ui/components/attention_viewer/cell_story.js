@@ -1,7 +1,7 @@
 // How one cell of a map came about: score, softmax, values, residual stream and answer, with this model's numbers.
 
 import { make } from "../../web/dom.js";
-import { formatNumber, formatPercent, formatPercents, isolated, visibleToken } from "../../web/format.js";
+import { counted, formatNumber, formatPercent, formatPercents, isolated, visibleToken } from "../../web/format.js";
 import { makeStrip } from "../../web/strip.js";
 
 const MOST_BARS = 10; // keys shown in the softmax; of more, those with the largest weights
@@ -18,7 +18,6 @@ const READERS = { // of the context, by the attention of a recurrent model
 };
 
 const quoted = (token) => "“" + isolated(visibleToken(token)) + "”";
-const times = (count, word) => count + " " + word + (count === 1 ? "" : "s");
 
 /** One sentence about a cell: `cell` is the server's answer, `view` the block, `chosen` { layer, head, row, column }. */
 export function storySentence(cell, view, chosen) {
@@ -116,13 +115,13 @@ function story(shown, inNumbers) {
     const how = cell.method === "linear" ? "Each score is divided by the sum of the row." : "e to the power of each score, divided by the sum over the row.";
     return step(2, cell.method === "linear" ? "Shares" : "Softmax", "the scores of the row become shares",
       make("div", { class: "bars" }, make("div", { class: "key-bar names-of-bars" }, make("span", {}, "key"), make("span", { class: "muted" }, "score"), make("b", {}, "share")), ...bars),
-      note(how + (rest ? " The other " + times(rest, "key") + " have " + formatPercent(Math.max(0, restSum)) + " together." : "")), replaced("weights"));
+      note(how + (rest ? " The other " + counted(rest, "key") + " have " + formatPercent(Math.max(0, restSum)) + " together." : "")), replaced("weights"));
   }
 
   function values() {
     const { cell, view, chosen } = shown;
     const rows = cell.values.map(({ column, numbers }) => [(cell.weights[column] ?? 0).toFixed(3) + " × value of " + quoted(view.columns[column]), numbers]);
-    if (cell.others) rows.push(["the other " + times(cell.num_others, "key"), cell.others]);
+    if (cell.others) rows.push(["the other " + counted(cell.num_others, "key"), cell.others]);
     const back = cell.rotated_back ? " The sum is rotated back by the position of the query (VO-RoPE)." : "";
     return step(3, "Values", "each key gives its value, in proportion to its share",
       vectors([...rows, ["head " + chosen.head + " brings", cell.output]]), back ? note(back) : null, replaced("output"));

@@ -3,6 +3,7 @@
 import "../web/page.js";
 import { patchAddress, readAddress } from "../web/address.js";
 import { make, setText } from "../web/dom.js";
+import { counted } from "../web/format.js";
 import { openTab } from "../web/navigation.js";
 import { feed, onFeed } from "../web/run_feed.js";
 import { mountComponent } from "./components.js";
@@ -20,8 +21,6 @@ let run = null; // the current run's id
 let facts = null; // of its task and model
 let ablated = [];
 let round = 0; // the latest decode wins
-
-const counted = (number, noun) => Number(number).toLocaleString("en") + " " + noun + (Number(number) === 1 ? "" : "s");
 
 const say = (id, text, isBad = false) => {
   byId(id).hidden = !text;
