@@ -3,7 +3,7 @@
 import shutil
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, FloatRect, Locator, Page, Route, expect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -35,10 +35,16 @@ def open_tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name).click()
 
 
+def box_of(element: Locator) -> FloatRect:
+    """Return where an element is, in pixels, once it is visible: what is hidden has no box."""
+    expect(element).to_be_visible()
+    box = element.bounding_box()
+    return box
+
+
 def press_tab(page: Page, name: str) -> None:
     """Press a tab where it is: Playwright's own click scrolls first, out of the padding for the sticky bar."""
-    box = page.get_by_role("tab", name=name).bounding_box()
-    assert box
+    box = box_of(page.get_by_role("tab", name=name))
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 

@@ -18,6 +18,7 @@ from tests.browser.chromium import (
     NOTHING_SIDEWAYS,
     PHONE,
     TWO_FRAMES,
+    box_of,
     choose_preset,
     choose_run,
     open_settings,
@@ -227,7 +228,7 @@ def test_on_a_phone_progress_loss_and_stop_are_in_view(page: Page):
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#run-bar .stop:enabled")).to_be_visible()
     page.wait_for_function(f"() => (({IN_VIEW})()).lossChart && (({IN_VIEW})()).stop && (({IN_VIEW})()).progress")
-    tabs = page.locator("#tabs .tab-wrapper").bounding_box()
+    tabs = box_of(page.locator("#tabs .tab-wrapper"))
     assert tabs["y"] + tabs["height"] <= 150
     assert page.evaluate(NOTHING_SIDEWAYS)
     page.mouse.wheel(0, 600)  # the bar stays
@@ -315,14 +316,12 @@ def test_the_heads_have_the_most_room(page: Page):
         page.wait_for_function(MAPS_OF_WIDTH, arg=least)
         page.evaluate(TWO_FRAMES)  # charts are drawn again
         names = ("heads", "loss", "accuracy", "answers")
-        boxes = {name: page.locator(f"#bench-view .{name}-panel").bounding_box() for name in names}
+        boxes = {name: box_of(page.locator(f"#bench-view .{name}-panel")) for name in names}
         area = {name: box["width"] * box["height"] for name, box in boxes.items() if box}
         if size is not PHONE:  # which shows one under the other
             assert area["answers"] < area["heads"] / 3
         for name in ("loss", "accuracy"):
-            box, plot = boxes[name], page.locator(f"#bench-view .{name}-plot canvas").bounding_box()
-            assert box
-            assert plot
+            box, plot = boxes[name], box_of(page.locator(f"#bench-view .{name}-plot canvas"))
             assert box["y"] + box["height"] - plot["y"] - plot["height"] <= 12  # nothing blank under a chart
 
 
@@ -348,14 +347,12 @@ def test_words_of_the_field_are_explained_where_they_stand(page: Page):
 def test_the_charts_name_their_axis_and_show_values_in_place_of_the_legend(page: Page):
     open_tab(page, "Train")
     chart, panel = page.locator("#bench-view .loss-plot .chart-plot"), page.locator("#bench-view .loss-panel")
-    keys = panel.locator(".keys").bounding_box()
+    keys = box_of(panel.locator(".keys"))
     chart.focus()
     page.keyboard.press("ArrowLeft")
     expect(panel.locator(".chart-announced")).to_have_text(re.compile("^training step "))
     expect(panel.locator(".reading")).to_have_text(re.compile("^step "))
-    reading = panel.locator(".reading").bounding_box()
-    assert keys
-    assert reading
+    reading = box_of(panel.locator(".reading"))
     assert (reading["x"], reading["y"]) == (keys["x"], keys["y"])
 
 
@@ -391,9 +388,7 @@ def test_a_map_opened_by_keyboard_has_the_focus_and_each_tab_keeps_its_scroll(pa
     press_tab(page, "Look inside")
     page.wait_for_function("() => scrollY === 400")
     page.locator("#input textarea").evaluate("(input) => input.scrollIntoView({ block: 'start', behavior: 'instant' })")
-    tabs, field = page.locator("#tabs .tab-wrapper").bounding_box(), page.locator("#input textarea").bounding_box()
-    assert tabs
-    assert field
+    tabs, field = box_of(page.locator("#tabs .tab-wrapper")), box_of(page.locator("#input textarea"))
     assert field["y"] >= tabs["y"] + tabs["height"]
 
 
@@ -571,10 +566,10 @@ def test_on_a_phone_the_menu_of_runs_covers_train(page: Page):
     page.locator("#run-bar .run").click()
     dialog = page.get_by_role("dialog", name="Runs")
     expect(dialog.locator(".item").first).to_be_visible()  # the menu grows when the list arrives
-    menu = dialog.bounding_box()
-    train = page.locator("#train").bounding_box()
+    menu = box_of(dialog)
+    train = box_of(page.locator("#train"))
     page.evaluate("by => scrollBy({ top: by, behavior: 'instant' })", train["y"] - menu["y"] - 10)  # the bar stays
-    train = page.locator("#train").bounding_box()
+    train = box_of(page.locator("#train"))
     assert menu["y"] < train["y"] < train["y"] + train["height"] < menu["y"] + menu["height"]
     middle = [train["x"] + train["width"] / 2, train["y"] + train["height"] / 2]
     assert page.evaluate("([x, y]) => document.elementFromPoint(x, y).closest('.menu') !== null", middle)
@@ -609,16 +604,16 @@ def test_the_first_visit_offers_a_tour_once(tab: tuple[Page, list[str]], address
     visitor.goto(address)
     card, start = visitor.get_by_role("dialog"), visitor.get_by_role("button", name="Start the tour")
     expect(start).to_be_visible()
-    before = start.bounding_box()
+    before = box_of(start)
     expect(visitor.locator("#bench-view .map")).to_have_count(8)
     expect(visitor.locator("#summary")).to_contain_text("on this machine")
-    assert start.bounding_box() == before  # nothing moves under the pointer while the page loads
+    assert box_of(start) == before  # nothing moves under the pointer while the page loads
     expect(start).to_be_in_viewport(ratio=1)
     expect(card).to_have_count(0)  # the offer covers nothing
     start.click()
     for stop in ("1 of 5", "2 of 5", "3 of 5", "4 of 5", "5 of 5"):
         expect(card).to_contain_text(stop)
-        box = card.bounding_box()
+        box = box_of(card)
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= LAPTOP["width"]
         assert box["y"] >= 0

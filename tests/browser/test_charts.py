@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chromium import TWO_FRAMES
+from tests.browser.chromium import TWO_FRAMES, box_of
 
 DRAWN = "(canvas) => canvas.toDataURL()"
 
@@ -40,8 +40,7 @@ def test_a_lesson_pressed_again_stays_as_it_is(page: Page, figures: Locator):
 
 def drag(page: Page, plot: Locator, start: int, end: int) -> None:
     """Drag over a chart, from and to pixels right of its left edge."""
-    box = plot.bounding_box()
-    assert box
+    box = box_of(plot)
     page.mouse.move(box["x"] + start, box["y"] + 60)
     page.mouse.down()
     page.mouse.move(box["x"] + (start + end) / 2, box["y"] + 60)

@@ -16,7 +16,7 @@ from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
 from core.teaching.attention_lessons import attention_lessons
-from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, PHONE, new_context
+from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, PHONE, box_of, new_context
 from tests.serving import SHIPPED, TRANSLATOR
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -197,11 +197,11 @@ def test_a_teacher_lets_students_in_one_by_one_and_removes_several(
     expect(board.locator(".large")).to_have_attribute("aria-pressed", "false")
     for size in (DESKTOP, PHONE):
         teacher.set_viewport_size(size)
-        before = board.locator(".end").bounding_box()
+        before = box_of(board.locator(".end"))
         board.locator(".end").click()
         expect(board.get_by_role("button", name="Really end?")).to_be_visible()
         expect(board.locator(".said")).to_have_text("Code, nicknames and board are deleted.")
-        assert board.locator(".end").bounding_box() == before  # where the second press goes
+        assert box_of(board.locator(".end")) == before  # where the second press goes
         teacher.keyboard.press("Escape")
         teacher.locator("#run-bar .class").click()
         expect(board.locator(".end")).to_have_text("End the class")

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.interpret.ablation import AblatedHead, grid_cells
-from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, head_button, open_tab, press_quickly
+from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, box_of, head_button, open_tab, press_quickly
 from ui.components import head_importance
 
 LAPTOP = {"width": 1366, "height": 768}
@@ -28,7 +28,7 @@ def test_the_answer_without_a_head_is_in_view_beside_the_pressed_head(page: Page
     expect(page.locator("#viewer .head-grid .head-label.ablated")).to_have_count(1)
     expect(head).to_be_in_viewport(ratio=0.95)
     expect(without).to_be_in_viewport(ratio=0.95)
-    grid, comparison = (page.locator(css).bounding_box() for css in ("#heads", "#attention-edited"))
+    grid, comparison = (box_of(page.locator(css)) for css in ("#heads", "#attention-edited"))
     assert comparison["x"] >= grid["x"] + grid["width"]
 
 

@@ -31,9 +31,9 @@ def test_figures_are_fetched_when_the_fold_opens_and_drawn_and_saved(page: Page,
     page.wait_for_timeout(1500)  # several polls
     assert asked == []
     page.locator("#bench-view .health > summary").click()
-    charts = page.locator("#bench-view .health-charts canvas")
-    expect(charts).to_have_count(12)  # two of decoder-only models, one of numbers modulo a prime
-    expect(charts.locator("visible=true")).to_have_count(9)
+    charts = page.locator("#bench-view .health-charts")
+    expect(charts.locator("figure")).to_have_count(12)  # two of decoder-only models, one of numbers modulo a prime
+    expect(charts.locator("canvas").locator("visible=true")).to_have_count(9)  # drawn or not before they were hidden
     legend = page.locator("#bench-view .health-charts figure").nth(0).locator(".chart-legend")
     expect(legend).to_contain_text("embeddings")
     expect(legend).to_contain_text("decoder 1")
@@ -54,9 +54,9 @@ def test_figures_are_fetched_when_the_fold_opens_and_drawn_and_saved(page: Page,
 
 def test_the_shipped_run_shows_its_health_and_its_uniform_heads(page: Page):
     page.locator("#bench-view .health > summary").click()
-    charts = page.locator("#bench-view .health-charts canvas")
-    expect(charts).to_have_count(12)
-    expect(charts.locator("visible=true")).to_have_count(8)  # the size of its logits was not recorded
+    charts = page.locator("#bench-view .health-charts")
+    expect(charts.locator("figure")).to_have_count(12)
+    expect(charts.locator("canvas").locator("visible=true")).to_have_count(8)  # the size of its logits was not recorded
     page.get_by_label("Attention block").select_option("decoder self-attention")
     expect(page.locator("#bench-view .map .mark-word")).to_have_text(["uniform"] * 8)
 

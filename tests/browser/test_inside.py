@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, choose_run, new_context, open_tab
+from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, box_of, choose_run, new_context, open_tab
 from tests.serving import SHIPPED
 
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
@@ -117,9 +117,9 @@ def test_the_numbers_multiply_out(viewer):
 @pytest.mark.slow
 def test_the_model_map_opens_attention_and_every_other_part(viewer, reload):
     page, maps = viewer.page, viewer.locator(".large")
-    left = maps.bounding_box()["x"]
+    left = box_of(maps)["x"]
     viewer.locator(".model").evaluate("(model) => (model.hidden = true)")  # as before its parts are known
-    assert maps.bounding_box()["x"] == left
+    assert box_of(maps)["x"] == left
     viewer.locator(".model").evaluate("(model) => (model.hidden = false)")
     feed_forward = viewer.get_by_role("button", name="Feed-forward, encoder layer 2")
     feed_forward.click()

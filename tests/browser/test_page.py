@@ -16,6 +16,7 @@ from tests.browser.chromium import (
     NOTHING_SIDEWAYS,
     PHONE,
     STEPS_SHOWN,
+    box_of,
     choose_preset,
     choose_run,
     new_context,
@@ -46,7 +47,7 @@ def wait_for_more_steps(page: Page) -> None:
 
 def step_at_the_left(page: Page) -> int:
     """Point at the left end of the loss chart; return the step that it reads there."""
-    box = page.locator("#bench-view .loss-plot .u-over").bounding_box()
+    box = box_of(page.locator("#bench-view .loss-plot .u-over"))
     page.mouse.move(box["x"] + 2, box["y"] + box["height"] / 2 + 1)
     page.mouse.move(box["x"] + 1, box["y"] + box["height"] / 2)
     reading = page.locator("#bench-view .loss-panel .reading")
@@ -59,7 +60,7 @@ def check_that_a_zoom_survives_new_points(page: Page) -> None:
     plot = page.locator("#bench-view .loss-plot .chart-plot")
     plot.scroll_into_view_if_needed()
     assert step_at_the_left(page) <= WHOLE
-    box = page.locator("#bench-view .loss-plot .u-over").bounding_box()
+    box = box_of(page.locator("#bench-view .loss-plot .u-over"))
     done = page.evaluate(STEPS_SHOWN)
     end = next(600 / half for half in (32, 16, 8, 4, 2, 1) if 600 / half >= max(10, 1.15 * done))  # of the axis
     page.mouse.move(box["x"] + box["width"] * 0.3 * done / end, box["y"] + box["height"] / 2)
@@ -227,7 +228,7 @@ def test_a_notice_of_a_run_is_shown_until_it_is_closed(page: Page, runs: Runs):
     page.mouse.move(900, 600)
     page.mouse.wheel(0, 300)
     page.wait_for_function("() => window.scrollY > 100")
-    notice, tabs = message.bounding_box(), page.locator("#tabs .tab-wrapper").bounding_box()
+    notice, tabs = box_of(message), box_of(page.locator("#tabs .tab-wrapper"))
     assert tabs["y"] >= notice["y"] + notice["height"]
     page.get_by_role("button", name="Close this message").click()
     for _ in range(2):  # the server is asked for the run again

@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chromium import open_tab
+from tests.browser.chromium import box_of, open_tab
 from tests.serving import SHIPPED
 
 DRAWN = "(canvas) => canvas.toDataURL()"
@@ -83,15 +83,14 @@ def test_the_large_map_is_near_the_top_and_a_playback_stays_in_view(empty_page: 
     page.goto(f"{address}?run={SHIPPED}&input=0+8+9+4+9+5+9+9+7+7&tab=attention&view=replay")
     expect(viewer.locator(".player")).to_be_visible()
     expect(viewer.locator("canvas.map")).to_be_visible()
-    map_now = viewer.locator("canvas.map").bounding_box()
-    assert map_now
+    map_now = box_of(viewer.locator("canvas.map"))
     assert map_now["y"] < 330
     viewer.get_by_role("radio", name="current decode").check()
     expect(viewer.locator(".tile:visible")).to_have_count(11)
-    before = viewer.locator("canvas.map").bounding_box()
+    before = box_of(viewer.locator("canvas.map"))
     viewer.get_by_role("button", name="Step by step").click()
     expect(viewer.get_by_role("button", name="Stop")).to_be_in_viewport(ratio=1)
-    assert viewer.locator("canvas.map").bounding_box() == before  # Stop has its place already
+    assert box_of(viewer.locator("canvas.map")) == before  # Stop has its place already
     expect(viewer.locator(".tile.not-revealed")).to_have_count(0, timeout=30_000)
     expect(viewer.locator(".tile:visible").last).to_be_in_viewport(ratio=1)
     assert page.evaluate(ENDS_IN_VIEW)
