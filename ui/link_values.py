@@ -1,11 +1,13 @@
 """Which values of a link to the page name what is not there, for its visitor and for a teacher who sends it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from core.config import preset_names
 from core.config.counting import counted
 from core.models.seq2seq import BLOCKS, Head
+from core.runs import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.teaching.attention_lessons import attention_lessons
@@ -35,6 +37,7 @@ def problems_of_link(runs: VisitorRuns, query: dict[str, str], run: str | None) 
         if query.get(name) and query[name] not in known
     }
     checks: dict[str, Callable[[], Any]] = {"strategy": lambda: strategy_form.parse_query(query)}
+    checks |= {name: partial(_check_number, query, name) for name in ("row", "column")}
     if run is not None:
         checks |= _checks_of_run(runs, query, run)
     for name, check in checks.items():
@@ -52,6 +55,7 @@ def _checks_of_run(runs: VisitorRuns, query: dict[str, str], run: str) -> dict[s
         "ablate": lambda: spec and spec.validated(heads_of_run(runs[run])),
         "layer": lambda: _check_head(query, heads_of_run(runs[run])),
         "step": lambda: _check_step(query.get("step", ""), runs[run].progress.steps),
+        "fixed_input": lambda: _check_fixed_input(query, runs[run]),
     }
 
 
@@ -70,6 +74,21 @@ def _check_head(query: dict[str, str], heads: Sequence[Head]) -> None:
     has = f"{counted(last.layer, 'layer')} of {counted(last.head, 'head')}" if last else "no heads"
     where = f" in block {block}" if block else ""
     raise InputError(f"{named} is not in this model, which has {has}{where}")
+
+
+def _check_number(query: dict[str, str], name: str) -> int:
+    """Return a number of a link that counts from 1, or 0 if it is not given; InputError if it is none."""
+    text = query.get(name, "")
+    if text and not (text.isdecimal() and int(text[:9])):
+        raise InputError(f"{name}={text!r:.20} is not a whole number from 1")
+    return int(text[:9] or 0)
+
+
+def _check_fixed_input(query: dict[str, str], run: Run) -> None:
+    number, snapshots = _check_number(query, "fixed_input"), run.replay.snapshots()
+    if snapshots and number > len(snapshots[-1].inputs):
+        has = counted(len(snapshots[-1].inputs), "fixed input")
+        raise InputError(f"fixed_input={number} is not in the replay of this run, which has {has}")
 
 
 def _check_step(step: str, steps: int | None) -> None:

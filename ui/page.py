@@ -199,7 +199,8 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
 
         def open_page(submitted: Any, request: gr.Request) -> Updates:
             updates = _open(runs, dict(request.query_params))
-            draft = form.opened(lambda: train.first_draft(runs, updates["run"], kept_in(submitted)))
+            linked = request.query_params.get("preset", "")
+            draft = form.opened(lambda: train.first_draft(runs, updates["run"], kept_in(submitted), linked))
             return updates | {f"form_{name}": value for name, value in draft.items()}
 
         page.load(by_name(open_page, first), form.fields, list(first.values()), js=WITH_KEPT, **QUIET)
@@ -216,7 +217,7 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
     missing = readable_name(named)[:60] if named and is_missing else None
     unread = problems_of_link(runs, query, run)
     return {
-        **current_run(run, missing=missing, unread=unread, translator=shipped_translator(runs)),
+        **current_run(run, missing=missing, unread=unread, used=["preset"], translator=shipped_translator(runs)),
         "text": text,
         "spec": interventions.from_query(query, run),
         **strategy_form.shown(strategy, query.get("prefix", "")),

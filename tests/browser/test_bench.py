@@ -451,6 +451,17 @@ def test_a_link_to_a_head_and_a_preset_that_are_not_there_says_so(empty_page: Pa
     expect(empty_page).not_to_have_url(re.compile("nope|77"))
 
 
+def test_a_link_to_a_preset_opens_the_form_with_it_and_a_reload_keeps_a_later_choice(empty_page: Page, address: str):
+    picked = empty_page.locator("#preset-picker input:checked")
+    empty_page.goto(f"{address}?preset=digits-reversal-fast")
+    expect(picked).to_have_value("digits-reversal-fast")
+    expect(empty_page.locator("#run-bar .message")).to_be_hidden()
+    expect(empty_page).not_to_have_url(re.compile("preset"))
+    choose_preset(empty_page, "digits-reversal")
+    empty_page.reload()
+    expect(picked).to_have_value("digits-reversal")
+
+
 def test_a_run_deleted_elsewhere_is_closed_with_its_title(page: Page, runs: Runs):
     name = "deleted-elsewhere"
     shutil.copytree(runs[SHIPPED].folder.path, runs.root / name)

@@ -77,7 +77,13 @@ def test_an_invalid_strategy_in_the_address_opens_the_default_view(runs: Runs):
     opened = page._open(runs, {"strategy": "<script>"})
     assert (opened["run"], opened["text"], opened["kind"]) == (SHIPPED, "4 8 2 9", "greedy")
     unread = {"strategy": "strategy='<script>' is not one of greedy, beam, sample"}
-    assert opened["bar"] == {"current": SHIPPED, "missing": None, "unread": unread, "translator": None}
+    assert opened["bar"] == {
+        "current": SHIPPED,
+        "missing": None,
+        "unread": unread,
+        "used": ["preset"],
+        "translator": None,
+    }
 
 
 @pytest.mark.parametrize(
@@ -92,6 +98,10 @@ def test_an_invalid_strategy_in_the_address_opens_the_default_view(runs: Runs):
         ({"strategy": "beam", "beam_size": "[1"}, {"strategy": "strategy=beam: "}),
         ({"preset": "nope", "tab": "zzz", "lesson": "x"}, {"preset": "nope", "tab": "zzz", "lesson": "the lessons"}),
         ({"view": "replay", "step": "99999"}, {"step": "step='99999' is not a training step of this run"}),
+        ({"view": "replay", "step": "-1"}, {"step": "step='-1' is not a training step"}),
+        ({"view": "replay", "fixed_input": "99"}, {"fixed_input": "which has 4 fixed inputs"}),
+        ({"row": "0", "column": "x"}, {"row": "row='0' is not a whole number from 1", "column": "column='x' is not a"}),
+        ({"row": "3", "column": "1", "fixed_input": "2"}, {}),
         ({"layer": "2", "head": "4", "block": "cross", "ablate": "cross.1", "step": "400", "tab": "attention"}, {}),
     ],
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.config import Preset
+from core.config import Preset, load_preset
 from core.runs import RunFolder
 from core.runs.importing_models import import_model
 from core.server import Runs
@@ -66,6 +66,9 @@ def test_a_reloaded_page_has_the_chosen_run_still_unless_it_is_gone(own_runs: Ru
     assert (again.start, again.start_from) == (tiny, "first")
     assert preset_form.opened_fields(again)["start_from"] == "first"
     assert preset_form.check(mine, *filled(draft))["fields"]["kept"] == ""  # as the page opened it
+    linked = first_draft(mine, None, preset_form.kept_in(sent), "addition")
+    assert (linked.start, linked.picked, linked.start_from) == (load_preset("addition"), "addition", "")
+    assert first_draft(mine, None, preset_form.kept_in(sent), "../tiny").start_from == "first"
     own_runs.delete("first")
     assert first_draft(mine, None, preset_form.kept_in(sent)).start_from == ""
     assert preset_form.kept_in(sent | {"kept": "name: of an older version"}) is None

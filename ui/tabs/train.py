@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from core.config import ConfigError, Preset, load_preset, read_preset
+from core.config import ConfigError, Preset, load_preset, preset_names, read_preset
 from core.config.tasks import NOT_HERE
 from core.runs import Run
 from core.server.access import VisitorRuns
@@ -121,12 +121,16 @@ def import_run(runs: VisitorRuns, path: str | None) -> Updates:
         return {"message": problem(error)}
 
 
-def first_draft(runs: VisitorRuns, run: str | None, kept: Kept | None = None) -> Draft:
-    """Return the draft for a new page: what the tab kept, the settings of the visitor's run, or the quickest preset.
+def first_draft(runs: VisitorRuns, run: str | None, kept: Kept | None = None, linked: str = "") -> Draft:
+    """Return the draft for a new page: a link's preset, what the tab kept, the visitor's run, or the quickest preset.
 
     Args:
         kept: the form before the page was reloaded, if it was changed.
+        linked: the preset that a link names; ignored if there is no such preset.
     """
+    if linked in preset_names():
+        start = load_preset(linked)
+        return Draft(start, start, edition=1, picked=linked)
     if kept:
         with suppress(LabError):  # of another version, or the server no longer has its pairs
             start = read_preset(kept.preset, name="kept")

@@ -58,9 +58,9 @@ def run_bar(runs: VisitorRuns) -> gr.HTML:
     """Build the component.
 
     Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there,
-    and ``"why"``, in words other than the page's; ``"unread"``, see ``problems_of_link``; ``"loading"``, true while the
-    page does not know its run yet; ``"started"``, true if the form has started it; and ``"translator"``, see
-    ``shipped_translator``.
+    and ``"why"``, in words other than the page's; ``"unread"``, see ``problems_of_link``; ``"used"``,
+    parameters that a reload must not read again; ``"loading"``, true while the page does not know its run yet;
+    ``"started"``, true if the form has started it; and ``"translator"``, see ``shipped_translator``.
 
     Events: ``.pick(fn)`` with ``evt.run``, "" for none; ``.status(fn)`` with ``evt.run, evt.status`` when the status of
     the current run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was

@@ -218,7 +218,7 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- values ----
 
   function show() {
-    const { current = null, missing = null, why = "", unread = {}, loading = false, started = false, translator = null } = props.value ?? {};
+    const { current = null, missing = null, why = "", unread = {}, used = [], loading = false, started = false, translator = null } = props.value ?? {};
     if (started) {
       pressedTrain = -Infinity;
       dropDrafts();
@@ -239,8 +239,8 @@ export function mount({ element, trigger, props, server, watch }) {
         { action: CHOOSE });
     } else if (Object.keys(unread).length) {
       say("Not all of this link was used: " + Object.values(unread).join("; ") + ".");
-      patchAddress(Object.fromEntries(Object.keys(unread).map((name) => [name, null])));
     }
+    patchAddress(Object.fromEntries([...used, ...(missing ? [] : Object.keys(unread))].map((name) => [name, null])));
   }
 
   const mark = part("mark");

@@ -280,6 +280,10 @@ function problemsOf(address, { heads, blocks }) {
   if (tab && !document.querySelector('#tabs [data-tab-id="' + CSS.escape(tab) + '"]')) problems.tab = "tab=" + tab + " is not one of the tabs";
   if (preset && !index.families.some(({ presets }) => presets.some(({ name }) => name === preset))) problems.preset = "preset=" + preset + " is not one of the presets";
   if (strategy && strategy !== "greedy") problems.strategy = "strategy=" + strategy + " needs the program; decoding is greedy here";
+  for (const name of ["row", "column", "fixed_input"]) {
+    if (address.get(name) && !/^0*[1-9][0-9]*$/.test(address.get(name))) problems[name] = name + "=" + address.get(name) + " is not a whole number from 1";
+  }
+  if (address.get("step") && !/^[0-9]+$/.test(address.get("step"))) problems.step = "step=" + address.get("step") + " is not a training step";
   const inBlock = heads.filter((each) => !block || isOf(block, each));
   const isThere = inBlock.some((each) => [block, layer, head].every((part, at) => !part || each.split(".")[at] === part));
   if ((block || layer || head) && heads.length && !isThere) {
