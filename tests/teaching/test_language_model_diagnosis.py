@@ -178,6 +178,11 @@ def test_a_masked_language_model_need_not_be_causal(ids: torch.Tensor, hides: bo
     causal = {"causal leak", "target shift", "tokens in the loss", "PAD after the target"}
     assert (not_checked, found.bugs) == ((causal, []) if hides else (set(), ["targets-not-shifted", "no-causal-mask"]))
     assert found.ok == hides
+    (leak,) = [each for each in found.findings if each.check == "causal leak"]
+    assert "pass its loss=" not in leak.sentence
+    alone = lab.diagnose(Model(bug="no mask"), None, ids, pad=PAD, eos=EOS)
+    (leak,) = [each for each in alone.failed if each.check == "causal leak"]
+    assert leak.sentence.endswith("reads both sides: pass its loss=, and this is not checked.")
 
 
 class TinyForMaskedLM(Model):
@@ -221,7 +226,7 @@ def test_a_masked_language_model_whose_loss_counts_all_tokens_is_warned_about(id
 
 
 def test_a_prompt_need_not_count_in_the_loss(ids: torch.Tensor):
-    """As in fine-tuning on completions; what is left out elsewhere, or in some rows only, still fails."""
+    """As in fine-tuning on completions and chats; what is left out elsewhere, or in some rows only, still fails."""
     first = torch.tensor([5, 6, 4, 5, 6, 5, 6, 5])[:, None]
     positions = torch.arange(ids.shape[1])
     cases = (
@@ -230,6 +235,9 @@ def test_a_prompt_need_not_count_in_the_loss(ids: torch.Tensor):
         ((positions < first) & (first > 5), ""),
         ((positions < first) | (positions == 8), ""),
         ((positions < first) | (first == 4), ""),
+        ((positions < first) | ((positions >= 7) & (positions < 9)), "and 8 later turns, as of a chat. Check that"),
+        ((positions < first) | (ids == 5), ""),
+        ((positions < first) | (positions >= 7), ""),
     )
     for is_left_out, words in cases:
 

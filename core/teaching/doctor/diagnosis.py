@@ -29,6 +29,7 @@ from core.teaching.doctor.forward_check import NOT_FINITE, NOT_REPEATABLE, check
 from core.teaching.doctor.language_model import LanguageModel
 from core.teaching.doctor.loss_checks import NO_PAD, SAME_ID, LossChecks
 
+MAY_FILL_IN = " A model that fills in hidden tokens reads both sides: pass its loss=, and this is not checked."
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
 
 Decode = Callable[[torch.Tensor], torch.Tensor]
@@ -246,6 +247,8 @@ class _Diagnosis:
     def _causal_leak(self) -> Finding:
         finding = perturbation_checks.check_causal_leak(self.subject)
         self.leaks = finding.light == "red"
+        if self.leaks and self.is_language_model and self.subject.loss is None:
+            return replace(finding, sentence=finding.sentence + MAY_FILL_IN)
         return finding
 
     def _pad_influence(self) -> Finding:

@@ -1,6 +1,8 @@
 """Checks of the loss of any model, from one call of it: what it reads, what it must predict, and what counts."""
 
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 
 import torch
 from torch import nn
@@ -173,31 +175,46 @@ class LossChecks:
         if gradient.shape != targets.shape:
             return not_checked(name, "the logits of the loss have another length than the decoder input.")
         is_language_model = isinstance(self.subject, LanguageModel)
-        if is_language_model and (prompts := _lengths_of_prompts(gradient == 0, targets, special)):
+        prompts, turns = _prompts_and_turns(gradient == 0, targets, special) if is_language_model else ([], [])
+        if prompts:
             shortest, longest = min(prompts), max(prompts)
             tokens = counted(longest, "token") if shortest == longest else f"{shortest} to {counted(longest, 'token')}"
-            sentence = f"Every token of the targets counts in the loss but the first {tokens} of each, as of a prompt."
-            return Finding(name, "green", sentence, 0.0)
+            sentence = f"Every token of the targets counts in the loss but the first {tokens} of each, as of a prompt"
+            if not turns:
+                return Finding(name, "green", f"{sentence}.", 0.0)
+            sentence += f", and {counted(len(turns), 'later turn')}, as of a chat. Check that training leaves them out."
+            return Finding(name, "amber", sentence, 0.0)
         left_out = targets[gradient == 0].unique().tolist()
         if special.tgt_pad == NO_ID and len(left_out) == 1:
             return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
         return data_checks.check_tokens_in_loss(gradient, targets, special)
 
 
-def _lengths_of_prompts(left_out: torch.Tensor, targets: torch.Tensor, special: SpecialIds) -> list[int]:
-    """Return how many tokens at the beginning of each row do not count in the loss; none if others do not either.
+def _prompts_and_turns(
+    left_out: torch.Tensor, targets: torch.Tensor, special: SpecialIds
+) -> tuple[list[int], list[list[int]]]:
+    """Return how many tokens at the beginning of each row do not count in the loss, and the turns after them.
+
+    A turn is ids of two tokens or more that do not count, before one that does, as what others say in a chat. Without a
+    prompt in every row, or if anything else is left out, both are empty.
 
     Args:
         left_out: (B, T) bool, where the loss does not count.
         targets: (B, T) int64, the tokens to predict.
         special: ids of PAD, which is no token.
     """
-    is_token = targets != special.tgt_pad
-    is_prompt = is_token & ((is_token & ~left_out).cumsum(dim=1) == 0)
-    lengths, is_whole = is_prompt.sum(dim=1), (is_prompt == is_token).all(dim=1)
-    if is_whole.any() or not lengths.all() or not torch.equal(is_prompt, is_token & left_out):
-        return []
-    return lengths.tolist()
+    prompts: list[int] = []
+    turns: list[list[int]] = []
+    for row, is_out in zip(targets, left_out, strict=True):
+        is_token = row != special.tgt_pad
+        pairs = zip(is_out[is_token].tolist(), row[is_token].tolist(), strict=True)
+        spans = [(is_left_out, [id_ for _, id_ in span]) for is_left_out, span in groupby(pairs, key=itemgetter(0))]
+        if not spans or not spans[0][0] or spans[-1][0]:
+            return [], []
+        prompts.append(len(spans[0][1]))
+        turns += [ids for is_left_out, ids in spans[1:] if is_left_out]
+    are_turns = all(len(ids) > 1 for ids in turns) and len({id_ for ids in turns for id_ in ids}) != 1
+    return (prompts, turns) if are_turns else ([], [])
 
 
 def _hidden_by_labels(subject: LanguageModel, seen: ConstantLogits) -> float:
