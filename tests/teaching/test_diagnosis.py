@@ -955,10 +955,17 @@ def test_numbers_may_be_of_any_type_but_text(name: str):
         diagnose(raising, *plain.make_batch(), **IDS | {name: "1"})
 
 
-def test_a_schedule_is_no_optimizer():
-    schedule = torch.optim.lr_scheduler.ConstantLR(plain.make_optimizer(plain.PlainTransformer()))
-    with pytest.raises(InputError, match="optimizer is a ConstantLR; it must be an optimizer of PyTorch"):
-        diagnose(raising, *plain.make_batch(), **IDS, optimizer=schedule)
+def test_what_is_no_optimizer_model_or_function_is_named():
+    model = plain.PlainTransformer()
+    schedule = torch.optim.lr_scheduler.ConstantLR(plain.make_optimizer(model))
+    for name, given, kinds in (
+        ("optimizer", schedule, "a ConstantLR; it must be an optimizer of PyTorch"),
+        ("model", model.state_dict(), "a OrderedDict; it must be an nn.Module"),
+        ("loss", torch.tensor(1.0), r"a tensor \(\) float32; it must be a function"),
+        ("decode", "greedy", "a str; it must be a function"),
+    ):
+        with pytest.raises(InputError, match=f"{name} is {kinds}"):
+            diagnose(raising, *plain.make_batch(), **IDS, **{name: given})
 
 
 def test_a_diagnosis_changes_nothing():

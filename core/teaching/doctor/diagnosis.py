@@ -4,7 +4,7 @@ import inspect
 import math
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -83,13 +83,14 @@ def diagnose(
 
     Raises:
         InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs, or ids of special
-            tokens are missing; a number is no whole number, or ``optimizer`` is none.
+            tokens are missing; a number is no whole number, or a function, ``model`` or ``optimizer`` is none.
     """
     started = time.perf_counter()
     named = {"pad": pad, "bos": bos, "eos": eos, "src_pad": src_pad, "tgt_pad": tgt_pad}
     ids = {name: None if each is None else checked_number(name, each) for name, each in named.items()}
     special = _special_ids(src is None, **ids)
-    step, optimizer = checked_number("step", step, 0), _checked_optimizer(optimizer)
+    step = checked_number("step", step, 0)
+    _check_kinds(model, optimizer, {"loss": loss, "decode": decode})
     kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
     subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
     # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
@@ -118,11 +119,16 @@ def _special_ids(
     return SpecialIds(**{name: NO_ID if each is None else each for name, each in found.items()})
 
 
-def _checked_optimizer(optimizer: torch.optim.Optimizer | None) -> torch.optim.Optimizer | None:
-    """Return an optimizer that has groups of parameters, as one that wraps PyTorch's has; InputError for others."""
-    if optimizer is not None and not hasattr(optimizer, "param_groups"):
-        raise InputError(f"optimizer is {described(optimizer)}; it must be an optimizer of PyTorch")
-    return optimizer
+def _check_kinds(model: object, optimizer: object, functions: Mapping[str, object]) -> None:
+    """Raise InputError for a model, optimizer or function that is none; what wraps an optimizer has its groups, too."""
+    wrong = {name: (each, "a function") for name, each in functions.items() if not callable(each)}
+    if not isinstance(model, nn.Module):
+        wrong["model"] = model, "an nn.Module"
+    if not hasattr(optimizer, "param_groups"):
+        wrong["optimizer"] = optimizer, "an optimizer of PyTorch"
+    for name, (each, kind) in wrong.items():
+        if each is not None:
+            raise InputError(f"{name} is {described(each)}; it must be {kind}")
 
 
 def _made(name: str, check: Callable[[], Finding]) -> Finding:
