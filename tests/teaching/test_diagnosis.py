@@ -960,7 +960,7 @@ def test_what_is_no_optimizer_model_or_function_is_named():
     schedule = torch.optim.lr_scheduler.ConstantLR(plain.make_optimizer(model))
     for name, given, kinds in (
         ("optimizer", schedule, "a ConstantLR; it must be an optimizer of PyTorch"),
-        ("model", model.state_dict(), "a OrderedDict; it must be an nn.Module"),
+        ("model", model.state_dict(), "an OrderedDict; it must be an nn.Module"),
         ("loss", torch.tensor(1.0), r"a tensor \(\) float32; it must be a function"),
         ("decode", "greedy", "a str; it must be a function"),
     ):

@@ -235,4 +235,5 @@ def described(value: Any) -> str:
     """Return the shape and type of a tensor, or the type of another value, with an article."""
     if isinstance(value, torch.Tensor):
         return f"a tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
-    return f"a {type(value).__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"

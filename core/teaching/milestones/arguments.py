@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from core.interpret.any_module.calling import described
 from core.teaching.doctor.black_box import NotCheckableError
 
 DROPOUT = 0.1  # so that dropout which acts in evaluation mode shows
@@ -180,7 +181,7 @@ def output_of(result: Any, shape: tuple[int, ...], given: str) -> torch.Tensor:
         return found
     if result is None:
         raise NotCheckableError("it returns None; its body may not be written yet.")
-    shapes = ", ".join(str(tuple(each.shape)) for each in tensors_in(result)) or f"a {type(result).__name__}"
+    shapes = ", ".join(str(tuple(each.shape)) for each in tensors_in(result)) or described(result)
     raise WrongOutputError(f"Of {given} it returns {shapes}; it must return {shape}.")
 
 
