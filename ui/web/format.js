@@ -62,6 +62,9 @@ const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 /** A text for a sentence with other texts, as `isolated` of core.text.direction: Hebrew or Arabic would reorder the numbers beside it. */
 export const isolated = (text) => (RIGHT_TO_LEFT.test(text) ? "\u2068" + text + "\u2069" : text);
 
+/** "layer 2, head 1", as people read a head whose block is said elsewhere. */
+export const headName = ({ layer, head }) => "layer " + layer + ", head " + head;
+
 /** A subword piece as people read it, as core.text.pieces.piece_name does: "Haus" for "▁Haus", "·tür" for "tür". */
 export function pieceName(token) {
   if (/^<(0x[0-9A-F]{2}|PAD|BOS|EOS|UNK)>$/.test(token)) return token;

@@ -2,7 +2,7 @@
 
 import { make, setText } from "./dom.js";
 import { download, fileName } from "./files.js";
-import { formatPercent, isolated, visibleToken } from "./format.js";
+import { formatPercent, headName, isolated, visibleToken } from "./format.js";
 import { LEAST, ribbonOf } from "./ribbon_lines.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -17,7 +17,7 @@ function svgNode(name, attributes, ...children) {
   return node;
 }
 
-const headName = ({ layer, head }) => (head === null ? "mean of layer " + layer : "layer " + layer + ", head " + head);
+const lineName = (each) => (each.head === null ? "mean of layer " + each.layer : headName(each));
 const quoted = (name) => "“" + isolated(visibleToken(name)) + "”";
 
 /**
@@ -62,9 +62,9 @@ export function ribbon(box, { follows = false } = {}) {
     const { chosen: best, heads } = data;
     const before = select.value;
     const layers = [...new Set(heads.map(({ layer }) => layer))];
-    select.replaceChildren(make("option", { value: "" }, headName(best) + " (" + best.why + ")"),
+    select.replaceChildren(make("option", { value: "" }, lineName(best) + " (" + best.why + ")"),
       ...layers.map((layer) => make("optgroup", { label: "Layer " + layer }, ...heads.filter((each) => each.layer === layer)
-        .map((each) => make("option", { value: key(each) }, headName(each) + (each.ablated ? ", switched off" : ""))))));
+        .map((each) => make("option", { value: key(each) }, lineName(each) + (each.ablated ? ", switched off" : ""))))));
     select.value = byKey(before) ? before : "";
   }
 
@@ -223,7 +223,7 @@ export function ribbon(box, { follows = false } = {}) {
     const paths = drawn.map(({ path }) => svgNode("path", { d: path.getAttribute("d"), fill: "none", "stroke-linecap": "round", stroke: styleOf(path).stroke,
       "stroke-width": path.getAttribute("stroke-width"), "stroke-opacity": path.getAttribute("stroke-opacity") }));
     const about = svgNode("text", { x: 8, y: height - 10, "font-family": font, "font-size": 12, fill: styleOf(readout).color },
-      [record.model ?? record.run, headName(chosen())].filter(Boolean).join(" · "));
+      [record.model ?? record.run, lineName(chosen())].filter(Boolean).join(" · "));
     const paper = svgNode("rect", { width, height, fill: styleOf(document.body).getPropertyValue("--card").trim() || "white" });
     return svgNode("svg", { xmlns: SVG, width, height, viewBox: "0 0 " + width + " " + height }, paper, ...paths, ...texts, about);
   }

@@ -1,6 +1,7 @@
 // A thumbnail of one head: its map, name and score.
 
 import { make, setText } from "./dom.js";
+import { headName } from "./format.js";
 import { MARKS } from "./head_marks.js";
 import { drawThumbnail } from "./small_map.js";
 
@@ -26,7 +27,7 @@ export function makeThumbnail(side) {
     shorten(head, element) {
       setText(label, (head.ablated ? "✕" : "") + head.head);
       score.hidden = mark.hidden = true;
-      element.title = ["layer " + head.layer + ", head " + head.head, head.label, head.mark].filter(Boolean).join(" · ");
+      element.title = [headName(head), head.label, head.mark].filter(Boolean).join(" · ");
     },
   };
 }

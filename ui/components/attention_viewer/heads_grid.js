@@ -1,6 +1,7 @@
 // All heads of an attention block, one row per layer. Pointing at a head previews it, clicking selects it.
 
 import { make, uniqueName } from "../../web/dom.js";
+import { headName } from "../../web/format.js";
 import { makeThumbnail } from "../../web/thumbnails.js";
 
 const SIDES = [52, 48, 44, 40]; // pixels of a thumbnail; smaller with more heads per layer
@@ -34,7 +35,7 @@ export function makeHeadsGrid(box, { lock, preview }) {
 
   function makeCell({ layer, head }, group, side) {
     const thumbnail = makeThumbnail(side);
-    const name = "layer " + layer + ", head " + head;
+    const name = headName({ layer, head });
     const radio = make("input", { type: "radio", name: group, "aria-label": name, onchange: () => lock({ layer, head }) });
     const label = make("label", { class: "thumbnail", title: name }, radio, ...thumbnail.nodes);
     // a move, because a grid that opens under a resting pointer is entered too

@@ -2,7 +2,7 @@
 
 import { showChoice } from "../../web/choice.js";
 import { setText } from "../../web/dom.js";
-import { tokenNamer } from "../../web/format.js";
+import { headName, tokenNamer } from "../../web/format.js";
 import { nearestIndex } from "../../web/history.js";
 import { readTokens } from "../../web/maps.js";
 import { storySections, storySentence } from "./cell_story.js";
@@ -49,7 +49,7 @@ export function makePanel(part, { ask, jump }) {
   function showCell(cell, view, chosen, when) {
     shown = {
       title: "How this cell came about",
-      of: view.name + ", layer " + chosen.layer + ", head " + chosen.head + " · row " + (chosen.row + 1) + ", column " + (chosen.column + 1)
+      of: view.name + ", " + headName(chosen) + " · row " + (chosen.row + 1) + ", column " + (chosen.column + 1)
         + when,
       say: storySentence(cell, view, chosen),
       sections: (numbers) => storySections(cell, view, chosen, numbers),

@@ -2,7 +2,7 @@
 
 import { makeChart } from "../../web/chart.js";
 import { setText, uniqueName } from "../../web/dom.js";
-import { formatFigure, formatNumber, formatPercent } from "../../web/format.js";
+import { formatFigure, formatNumber, formatPercent, headName } from "../../web/format.js";
 import { indexAtOrBefore, isMeasured, lastStep, nearestIndex } from "../../web/history.js";
 
 const TRAIN = { key: "train", label: "train", color: "--train", width: 1, alpha: 0.7 };
@@ -23,7 +23,7 @@ function scoreSeries({ snapshots }, name, uniform, open) {
       key: key(each), label: at ? null : others.length < heads.length ? "other heads" : "heads", color: "--train", width: 1, alpha: 0.4,
     })),
     ...heads.filter(isOpen).map((each) => ({
-      key: key(each), label: "layer " + each.layer + " head " + each.head, color: "--train", width: 3,
+      key: key(each), label: headName(each), color: "--train", width: 3,
     })),
     ...(uniform == null ? [] : [{ key: "uniform", label: "uniform", color: "--faint", width: 1.5, dash: [5, 4] }]),
   ];
@@ -68,7 +68,7 @@ export function makeReplayCharts(element, pick) {
     const evaluated = indexAtOrBefore(evaluations.step, step);
     const scoreOf = (name) => open && snapshots[at][name]?.[open.layer - 1]?.[open.head - 1];
     const [mass, induction] = [scoreOf("attention_mass"), scoreOf("induction")];
-    const head = open && "layer " + open.layer + " head " + open.head + ": ";
+    const head = open && headName(open) + ": ";
     return {
       loss: "train " + formatNumber(trained) + ", " + evaluatedOn(latest) + " " + formatNumber(evaluations.loss[evaluated]),
       accuracy: formatFigure({ measure, value: evaluations[measure][evaluated] })

@@ -2,7 +2,7 @@
 
 import { inNextFrame, onAppearanceChange } from "../../web/canvas.js";
 import { make, setText } from "../../web/dom.js";
-import { isolated, visibleToken } from "../../web/format.js";
+import { headName, isolated, visibleToken } from "../../web/format.js";
 import { MARKS } from "../../web/head_marks.js";
 import { laterStyles } from "../../web/later_styles.js";
 import { headsOf, sourceBlock } from "../../web/maps.js";
@@ -126,7 +126,7 @@ export function headsPanel(element, part) {
       map.mark.hidden = !mark;
       map.button.title = (MARKS[mark] ? MARKS[mark] + ". " : "") + "Open this head";
       map.button.classList.toggle("best", best !== null && score === best);
-      map.button.setAttribute("aria-label", BLOCK_LABELS[row.block] + " attention, layer " + row.layer + ", head " + map.head
+      map.button.setAttribute("aria-label", BLOCK_LABELS[row.block] + " attention, " + headName({ layer: row.layer, head: map.head })
         + (score === null ? "" : ", " + score.toFixed(2) + " on the correct token")
         + (mark ? ", " + mark : "") + ": open");
     }

@@ -3,7 +3,7 @@
 import { drawMap, drawRowNames, layoutMap, rowText } from "../../web/attention_map.js";
 import { inNextFrame, onAppearanceChange, themeColors } from "../../web/canvas.js";
 import { make, setText, uniqueName, partsOf } from "../../web/dom.js";
-import { formatNumber, formatPercent, formatSeconds } from "../../web/format.js";
+import { formatNumber, formatPercent, formatSeconds, headName } from "../../web/format.js";
 import { makeLights } from "../../web/lights.js";
 import { makeSeriesChart, sampleOf } from "../../web/series_chart.js";
 import { paragraphs } from "./attention_lesson.js";
@@ -105,7 +105,7 @@ export function makeBugLesson(element, train) {
       return rowText(of.rows[at]) + ": " + of.columns[most] + " " + row[most].toFixed(2);
     });
     map.setAttribute("aria-label", "strongest weight of each row: " + texts.join("; "));
-    return make("div", { class: "map" }, make("p", { class: "name" }, "layer " + (layer + 1) + ", head " + (head + 1)),
+    return make("div", { class: "map" }, make("p", { class: "name" }, headName({ layer: layer + 1, head: head + 1 })),
       make("div", { class: "row" }, names, map));
   }
 

@@ -2,7 +2,7 @@
 
 import { onAppearanceChange } from "../../../web/canvas.js";
 import { make, setText } from "../../../web/dom.js";
-import { formatPercent } from "../../../web/format.js";
+import { formatPercent, headName } from "../../../web/format.js";
 import { makeThumbnail } from "../../../web/thumbnails.js";
 import { answerText } from "./orders.js";
 
@@ -43,7 +43,7 @@ export function headsFigure({ box, options, request }) {
       const own = heads.map((map, at) => {
         const score = options.block === scored ? mass[layer - 1]?.[at] : null;
         const label = score == null ? "" : score.toFixed(2);
-        const text = "layer " + layer + ", head " + (at + 1) + (label ? ", " + label + " of its attention on the correct token" : "") + ": decode without it";
+        const text = headName({ layer, head: at + 1 }) + (label ? ", " + label + " of its attention on the correct token" : "") + ": decode without it";
         return makeButton(name + "." + (at + 1), text, { layer, head: at + 1, weights: map, label });
       });
       own.push(makeButton(name, "all heads of layer " + layer + ": decode without them", null));

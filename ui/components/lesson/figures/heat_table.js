@@ -3,7 +3,7 @@
 import { onAppearanceChange } from "../../../web/canvas.js";
 import { attentionColor } from "../../../web/colors.js";
 import { make, setText } from "../../../web/dom.js";
-import { formatPercent, visibleToken } from "../../../web/format.js";
+import { formatPercent, headName, visibleToken } from "../../../web/format.js";
 import { blackOrWhite } from "../../../web/heat_table.js";
 
 const FEW = 8; // columns that have room for their numbers on a phone
@@ -75,7 +75,7 @@ export function makeHeadSelect(options, pick) {
       if (select.options.length) return;
       const layers = maps.map((heads, at) => [at + 1, heads.length]).filter(([layer]) => !options.layer || layer === options.layer);
       select.replaceChildren(...layers.flatMap(([layer, count]) => Array.from({ length: count }, (_, head) =>
-        make("option", { value: layer + "." + (head + 1) }, "layer " + layer + ", head " + (head + 1)))));
+        make("option", { value: layer + "." + (head + 1) }, headName({ layer, head: head + 1 })))));
       select.value = (options.layer || maps.length) + "." + options.head;
     },
   };
