@@ -1,7 +1,10 @@
 """A run's training: an iterator of its events, in a context that resumes the run and, when it is left, saves it."""
 
+import signal
+import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 
 import torch
 
@@ -11,6 +14,7 @@ from core.runs.info import RunInfo
 from core.runs.logs import open_logs
 from core.runs.recorder import Recorder, mark_failed
 from core.runs.training_state import resume_state
+from core.storage.error_messages import shown
 from core.training.distributed import ProcessGroup
 from core.training.loop import EndEvent, Event, train
 from core.training.state import TrainingState
@@ -49,11 +53,14 @@ class Training(Iterator[Event]):
         """Train up to the next event.
 
         Raises:
+            KeyboardInterrupt: Ctrl+C was pressed, and the event, which is recorded, is not returned; pressed twice, it
+                ends the update in the middle.
             RuntimeError: the context was left, so the folder's lock may be another's.
         """
         if self._is_closed:
             raise RuntimeError(f"run={self.folder.name!r}: the context of this training was left; enter another one")
-        return next(self._events)
+        with _interrupted_afterwards():
+            return next(self._events)
 
     def _recorded(self, write_logs: Callable[[Event], None]) -> Generator[Event, None, None]:
         with mark_failed(self.folder):  # here too, since the caller may suppress the exception
@@ -94,10 +101,9 @@ def training(
     """Resume a run, or start a new one, and record in its folder what the block trains.
 
     Entering locks the folder and restores the last saved state; torch uses the run's number of threads until the block
-    ends. Leaving stops the run and saves it, so that it can be resumed bit for bit: after ``break``, ``return`` or
-    without any training. An exception that leaves the block marks the run failed, and what was saved last is kept;
-    after a ``KeyboardInterrupt``, which may come in the middle of an update, the run is "interrupted" and resumes from
-    there too.
+    ends. Leaving stops the run and saves it, so that it can be resumed bit for bit: after ``break``, ``return``, Ctrl+C
+    or without any training. An exception that leaves the block marks the run failed, and what was saved last is kept;
+    after a ``KeyboardInterrupt`` in the middle of an update, the run is "interrupted" and resumes from there too.
 
     Args:
         folder: the run's folder, created by ``RunFolder.create``.
@@ -133,7 +139,9 @@ def training(
             try:
                 yield run
                 run._save()
-            except GeneratorExit:  # the block is in a generator, and its caller has left the loop over it
+            except (GeneratorExit, KeyboardInterrupt) as error:
+                if isinstance(error, KeyboardInterrupt):  # otherwise the block's generator was left by its caller
+                    run.reason = run.reason or shown(error)
                 run._save()
                 raise
             finally:
@@ -142,6 +150,31 @@ def training(
         _use_threads(threads)
         if lock is not None:
             lock.release()
+
+
+@contextmanager
+def _interrupted_afterwards() -> Iterator[None]:
+    """Raise the KeyboardInterrupt of Ctrl+C at the end of the block; a second Ctrl+C ends the block at once.
+
+    Without effect in a thread, to which Python gives no signals, or where the program handles Ctrl+C itself.
+    """
+    python_does = signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not python_does:
+        yield
+        return
+    came: list[int] = []
+
+    def hold(number: int, _: FrameType | None) -> None:
+        came.append(number)
+        signal.signal(signal.SIGINT, python_does)
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, python_does)
+        if came:
+            raise KeyboardInterrupt
 
 
 def _use_threads(threads: int) -> None:

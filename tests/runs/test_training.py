@@ -1,6 +1,7 @@
 """The context of a training: what entering, iterating and leaving it does to the run."""
 
 import contextlib
+import signal
 from collections.abc import Iterator
 from itertools import islice
 
@@ -12,6 +13,7 @@ from core.runs import RunError, RunFolder
 from core.runs.training import training
 from core.runs.training_state import load_state, resume_state
 from core.storage.tensor_file import CheckpointError
+from core.training import loop
 from core.training.loop import EndEvent, EvaluationEvent, StepEvent
 from tests.support.trainings import assert_ends_alike, train_run
 
@@ -137,16 +139,41 @@ def test_the_lock_is_released_however_the_run_is_left(folder, locks, error):
     assert [lock.is_locked for lock in locks] == [False]
 
 
-def test_a_keyboard_interrupt_leaves_the_run_interrupted_with_what_was_saved_last(folder, straight):
-    train_run(folder, stop_after=1)
-    saved = folder.last.read_bytes()
+def press_ctrl_c(*, times: int = 1) -> None:
+    for _ in range(times):
+        signal.raise_signal(signal.SIGINT)
 
-    def interrupt(event) -> None:
+
+@pytest.mark.parametrize("where", ["the update", "the block"])
+def test_ctrl_c_ends_the_update_and_saves_the_run(folder, straight, where, monkeypatch):
+    steps = []
+    clip = loop.clip_gradients
+
+    def press_at_three(event) -> None:
+        steps.append(event.step)
+        if event.step == 3 and where == "the block":
+            press_ctrl_c()
         if event.step == 3:
-            raise KeyboardInterrupt
+            monkeypatch.setattr(loop, "clip_gradients", lambda *given: [press_ctrl_c(), clip(*given)][1])
 
     with pytest.raises(KeyboardInterrupt):
-        train_run(folder, on_event=interrupt)
+        train_run(folder, on_event=press_at_three)
+    monkeypatch.undo()
+    info = folder.read_info()
+    assert (info.status, info.message, steps[-1]) == ("stopped", "interrupted by Ctrl+C", 3)
+    assert info.step == (4 if where == "the update" else 3)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    train_run(folder)
+    assert_ends_alike(folder, straight)
+
+
+def test_a_second_ctrl_c_leaves_the_run_interrupted_with_what_was_saved_last(folder, straight, monkeypatch):
+    train_run(folder, stop_after=1)
+    saved = folder.last.read_bytes()
+    with monkeypatch.context() as pressed:
+        pressed.setattr(loop, "clip_gradients", lambda *_: press_ctrl_c(times=2))
+        with pytest.raises(KeyboardInterrupt), training(folder) as run:
+            list(run)
     assert (folder.read_info().status, folder.read_info().message) == ("interrupted", "interrupted by Ctrl+C")
     assert folder.last.read_bytes() == saved
     train_run(folder)
