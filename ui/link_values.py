@@ -8,12 +8,16 @@ from core.config import preset_names
 from core.config.counting import counted
 from core.models.seq2seq import BLOCKS, Head
 from core.runs import Run
+from core.runs.names import readable_name
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.teaching.attention_lessons import attention_lessons
 from core.teaching.lessons import lesson_names
+from core.teaching.symptoms import symptoms
+from core.text.validation import quote
 from ui.forms import strategy_form
 from ui.interventions import from_query, heads_of_run
+from ui.run_info import can_open
 
 TABS = ("train", "decode", "attention", "report", "compare", "sweep", "lessons")
 
@@ -32,12 +36,14 @@ def problems_of_link(runs: VisitorRuns, query: dict[str, str], run: str | None) 
             ("tab", TABS, "the tabs"),
             ("preset", preset_names(), "the presets"),
             ("lesson", lessons, "the lessons"),
+            ("symptom", [each.id for each in symptoms()], "the symptoms"),
             ("block", BLOCKS, ", ".join(BLOCKS)),
         )
         if query.get(name) and query[name] not in known
     }
     checks: dict[str, Callable[[], Any]] = {"strategy": lambda: strategy_form.parse_query(query)}
     checks |= {name: partial(_check_number, query, name) for name in ("row", "column")}
+    checks["compare"] = lambda: _check_compared(runs, query)
     if run is not None:
         checks |= _checks_of_run(runs, query, run)
     for name, check in checks.items():
@@ -57,6 +63,18 @@ def _checks_of_run(runs: VisitorRuns, query: dict[str, str], run: str) -> dict[s
         "step": lambda: _check_step(query.get("step", ""), runs[run].progress.steps),
         "fixed_input": lambda: _check_fixed_input(query, runs[run]),
     }
+
+
+def compared_runs(query: dict[str, str]) -> list[str]:
+    """Return the names of the runs that a link compares."""
+    return [name for name in dict.fromkeys(query.get("compare", "")[:1_000].split(",")) if name]
+
+
+def _check_compared(runs: VisitorRuns, query: dict[str, str]) -> None:
+    missing = [quote(readable_name(each)) for each in compared_runs(query) if not can_open(runs, each)]
+    if missing:
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise InputError(f"compare={missing[0]}{others}: there is no such run here, or it is not shared with you")
 
 
 def _check_head(query: dict[str, str], heads: Sequence[Head]) -> None:

@@ -200,8 +200,9 @@ class RunInfo(BaseModel):
             - "finished": all steps are done; set by the ``Recorder``, and for imported runs.
             - "failed": ended by an error or a non-finite loss; set by the ``Recorder``, ``mark_failed`` or the worker
               pool.
-            - "interrupted": ended in the middle of an update by Ctrl+C in Python code, set by ``mark_failed``; or the file says that the run is
-              active, but no process holds its lock, set when it is read (``RunFolder.with_verified_status``).
+            - "interrupted": ended in the middle of an update by Ctrl+C in Python code, set by ``mark_failed``; or the
+              file says that the run is active, but no process holds its lock, set when it is read
+              (``RunFolder.with_verified_status``).
         message: reason for the status and notes for the user, separated by "; "; "" if there are none.
         created: time the run was created, with a time zone.
         shipped: whether the run comes with the program; such runs can be neither resumed nor deleted.

@@ -102,6 +102,8 @@ def test_an_invalid_strategy_in_the_address_opens_the_default_view(runs: Runs):
         ({"view": "replay", "fixed_input": "99"}, {"fixed_input": "which has 4 fixed inputs"}),
         ({"row": "0", "column": "x"}, {"row": "row='0' is not a whole number from 1", "column": "column='x' is not a"}),
         ({"row": "3", "column": "1", "fixed_input": "2"}, {}),
+        ({"compare": f"gone,{SHIPPED},lost"}, {"compare": "compare='gone' and 1 more: there is no such run here"}),
+        ({"compare": SHIPPED, "symptom": "x"}, {"symptom": "symptom='x' is not one of the symptoms"}),
         ({"layer": "2", "head": "4", "block": "cross", "ablate": "cross.1", "step": "400", "tab": "attention"}, {}),
     ],
 )

@@ -13,6 +13,7 @@ from ui.components.notice import notice
 from ui.components.run_comparison import run_comparison
 from ui.components.run_picker import run_picker
 from ui.events import CPU, QUIET
+from ui.link_values import compared_runs
 from ui.run_info import MAX_LISTED_RUNS, can_open
 from ui.serving.cancellation import Cancellation
 from ui.tabs.cancellable import cancellable
@@ -64,8 +65,7 @@ def build(runs: VisitorRuns) -> gr.HTML:
 
 def picker_value(runs: VisitorRuns, query: dict[str, str]) -> dict[str, Any]:
     """Return the picker's value for an address: the runs it names, compared immediately if it opens this tab."""
-    names = dict.fromkeys(query.get("compare", "")[:1_000].split(","))
-    chosen = [name for name in names if can_open(runs, name)]
+    chosen = [name for name in compared_runs(query) if can_open(runs, name)]
     return {"chosen": chosen, "start": query.get("tab") == "compare" and len(chosen) > 1}
 
 
