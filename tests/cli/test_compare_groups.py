@@ -91,10 +91,22 @@ def test_trials_of_a_sweep_are_groups(compared):
     assert (code, len(result["groups"]), len(result["pairs"]), result["measure"]) == (0, 4, 6, "loss")
     assert {len(group["runs"]) for group in result["groups"]} == {2}
     assert not any(group["mixed"] for group in result["groups"])
+    assert "Only seeds vary" in output
+    assert "with 2 runs a group" in output
     _, output, _ = compared("--sweep", "s", "--by", "model.d_model", "--json")
+    assert "Only seeds vary" not in output
     groups = result_of(output)["groups"]
     assert {group["label"]: len(group["runs"]) for group in groups} == {"d_model=16": 4, "d_model=32": 4}
     assert groups[0]["mixed"] == ["training.learning_rate"]
+
+
+def test_a_run_that_was_stopped_is_named(compared, shelf):
+    folder = RunFolder(shelf, "gru-seed-1")
+    info = folder.read_info()
+    assert "Not trained" not in compared("--groups", "gru", "s-dm16-*")[1]
+    folder.write_info(info.model_copy(update={"status": "stopped", "step": 1}))
+    assert "Not trained to the end: gru-seed-1 (stopped at step 1)." in compared("--groups", "gru", "s-dm16-*")[1]
+    folder.write_info(info)
 
 
 def test_each_group_with_the_baseline_only(compared):

@@ -315,3 +315,8 @@ def test_cautions_depend_on_the_comparison(shelf):
     comparison = compared(shelf, "right", "four", "more")
     assert "3 pairs are tested" in " ".join(as_data(comparison)["cautions"])
     assert "exact match says nothing" in as_data(replace(comparison, open_ended=True))["cautions"][0]
+    stopped = replace(comparison.runs[1], info=RunInfo(status="stopped", step=1_200))
+    words = "Not trained to the end: four (stopped at step 1,200). They count as the others do."
+    runs = (comparison.runs[0], stopped, comparison.runs[2])
+    assert words in as_data(replace(comparison, runs=runs))["cautions"]
+    assert "Not trained" not in " ".join(as_data(comparison)["cautions"])

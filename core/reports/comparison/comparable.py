@@ -1,18 +1,20 @@
 """Which runs can be compared, which runs differ only in the seed, and in which settings the others differ."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from core.config import SECTIONS, Preset
 from core.config.sections import Section
+from core.runs.info import RunInfo
 from core.storage.errors import InputError
 
 MAX_RUNS = 20  # item by item, every two of them
 MAX_GROUPED_RUNS = 200
 # Task settings that leave the held-out items as they are: those of the training data, and what is said of own pairs.
 _NOT_OF_ITEMS = {"eos_in_targets", "markers_as_data", "unk_in_training", "origin", "examples"}
+_MOST_NAMED = 4  # runs in a sentence
 _LONGEST_VALUE = 40  # characters in a message; a checksum has more
 
 
@@ -80,6 +82,15 @@ def differing_settings(presets: Sequence[Preset], *, sections: Sequence[str] = S
     if sections == SECTIONS and any(bug != bugs[0] for bug in bugs):
         differing["bug"] = bugs
     return differing
+
+
+def unfinished(runs: Iterable[tuple[str, RunInfo]]) -> str:
+    """Say which of some runs, by name or title, were not trained to their end; "" if all were."""
+    texts = [f"{name} ({info.status} at step {info.step:,})" for name, info in runs if info.status != "finished"]
+    if not texts:
+        return ""
+    others = f" and {len(texts) - _MOST_NAMED:,} more" if len(texts) > _MOST_NAMED else ""
+    return f"Not trained to the end: {', '.join(texts[:_MOST_NAMED])}{others}. They count as the others do."
 
 
 def group_runs(presets: Mapping[str, Preset], *, titles: Mapping[str, str]) -> list[RunGroup]:

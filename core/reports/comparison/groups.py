@@ -16,7 +16,7 @@ from core.evaluation.accuracy import evaluate
 from core.evaluation.group_tests import GroupTest, Measure, Test, compare_groups, holm, smallest_p
 from core.evaluation.headline import headline_of
 from core.evaluation.significance import Spread, t_interval
-from core.reports.comparison.comparable import MAX_GROUPED_RUNS, check_comparable, differing_settings
+from core.reports.comparison.comparable import MAX_GROUPED_RUNS, check_comparable, differing_settings, unfinished
 from core.reports.comparison.measurement import ComparisonProgress
 from core.runs.run import Runs
 from core.runs.sweeps.folder import SweepFolder
@@ -75,6 +75,7 @@ class GroupComparison:
         groups: in the given order.
         pairs: every two groups, or each with the baseline.
         alike: those pairs whose runs differ in nothing but their seeds.
+        unfinished: which runs were not trained to their end, as a sentence; "" if all were.
     """
 
     measure: Measure
@@ -83,6 +84,7 @@ class GroupComparison:
     groups: tuple[MeasuredGroup, ...]
     pairs: tuple[GroupPair, ...]
     alike: tuple[tuple[str, str], ...] = ()
+    unfinished: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the comparison as plain data."""
@@ -181,7 +183,8 @@ def compare_run_groups(
     compared = [GroupPair(*pair, result, p) for pair, result, p in zip(pairs, results, adjusted, strict=True)]
     settings = {label: _settings(runs, each) for label, each in groups.items()}
     alike = tuple((first, second) for first, second in pairs if settings[first] == settings[second])
-    yield GroupComparison(measure, test, count, tuple(measured), tuple(compared), alike)
+    not_ended = unfinished((name, runs[name].info) for name in names)
+    yield GroupComparison(measure, test, count, tuple(measured), tuple(compared), alike, not_ended)
 
 
 def cautions(comparison: GroupComparison) -> list[str]:
@@ -215,11 +218,16 @@ def cautions(comparison: GroupComparison) -> list[str]:
         f"No setting differs between {first} and {second}: any difference is one between seeds, or none."
         for first, second in comparison.alike
     ]
+    if comparison.unfinished:
+        sentences.append(comparison.unfinished)
     if any(result.result.p_value is None for result in comparison.pairs):
         sentences.append("– where no run of either group differs from its others: the test is not defined then.")
+    if not mixed:
+        sentences.append("Only seeds vary, so nothing is said about other tasks, sizes or training lengths.")
+    number = str(min(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
     sentences.append(
-        f"Only seeds vary, so nothing is said about other tasks, sizes or training lengths. A p-value above 0.05 does "
-        f"not show that groups are equal; with {min(sizes)} to {max(sizes)} runs a group, only large differences show."
+        "A p-value above 0.05 does not show that groups are equal; "
+        f"with {number} runs a group, only large differences show."
     )
     return sentences
 

@@ -12,7 +12,7 @@ from core.evaluation.bootstrap import RESAMPLES, SEED, PairedBootstrap
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.headline import Headline
 from core.evaluation.significance import PairedOutcomes, Spread
-from core.reports.comparison.comparable import RunGroup
+from core.reports.comparison.comparable import RunGroup, unfinished
 from core.reports.comparison.measurement import ComparedRun, Comparison, PairedComparison
 from core.reports.formatting import percent
 
@@ -104,6 +104,8 @@ def cautions(comparison: Comparison) -> list[str]:
     sentences = [
         "The tests compare these trained models, not their settings: to compare settings, train several seeds of each."
     ]
+    if text := unfinished((run.title, run.info) for run in comparison.runs):
+        sentences.append(text)
     if len(comparison.pairs) > 1:
         sentences.append(
             f"{len(comparison.pairs)} pairs are tested without correction: by chance alone, one in twenty has p < 0.05."

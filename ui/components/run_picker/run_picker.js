@@ -18,6 +18,7 @@ export function mount({ element, trigger, props, server, watch }) {
   let drawnFrom = ""; // the tasks as JSON
   let rows = []; // { box, names, task } of every checkbox
   let suggests = true; // until runs were selected
+  let isOpened = false; // whether the runs that the address names are known
 
   const namesOf = (task) => task.groups.flatMap((group) => group.runs.map((run) => run.id));
 
@@ -79,7 +80,7 @@ export function mount({ element, trigger, props, server, watch }) {
         const ticked = row.names.filter((name) => chosen.includes(name)).length;
         row.box.checked = ticked === row.names.length;
         row.box.indeterminate = ticked > 0 && ticked < row.names.length;
-        row.box.disabled = isOtherTask;
+        row.box.disabled = isOtherTask && !row.box.checked && !row.box.indeterminate;
       }
     });
   }
@@ -90,7 +91,7 @@ export function mount({ element, trigger, props, server, watch }) {
       .filter((names) => names.length > 1);
     const run = readAddress().get("run");
     const names = ready.find((each) => each.includes(run)) ?? ready[0];
-    if (!suggests || !names) return;
+    if (!suggests || !isOpened || !names) return;
     const first = names.filter((name) => name !== run).slice(0, SUGGESTED - Number(names.includes(run)));
     tick(names.filter((name) => name === run || first.includes(name)), true);
     trigger("begin", {});
@@ -125,10 +126,12 @@ export function mount({ element, trigger, props, server, watch }) {
   }
 
   function applyValue() {
-    const { chosen: ticked = [], start = false } = props.value ?? {};
+    const { chosen: ticked = [], start = null } = props.value ?? {};
     chosen = ticked;
     suggests = suggests && !chosen.length;
+    isOpened ||= start !== null;
     showSelection();
+    suggest();
     if (!start) return;
     props.value = { chosen }; // only once
     trigger("begin", {});
