@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         report.save(folder)
     except LabError as error:  # the page, which shows the same message, names no folders of its machine
-        raise LabError(f"--out={folder}: {error}") from error
+        raise LabError(f"{'' if options.out is None else '--out='}{folder}: {error}") from error
     print(report.summary)
     print(f"written: {folder / 'report.html'}, report.md and {len(report.figures)} figures")
     if options.json:

@@ -3,9 +3,11 @@
 import argparse
 import contextlib
 import json
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 from tqdm import tqdm
 
@@ -61,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         with stopped_by_signals(driver.stop) as signals:
             driver.run()
     counts = progress.counts
-    print(_summary(sweep, counts))
+    print(_summary(sweep, counts, options.checkpoints))
     begun = len(folder.records())
     if begun < sweep.num_trials and part is None and not signals:
         print(f"{counted(begun, 'trial')} of {sweep.num_trials:,}: no other valid settings were drawn")
@@ -141,8 +143,9 @@ class _Progress:
         print_or_stop("  ".join(filter(None, parts)), self._stop, self._bar)
 
 
-def _summary(sweep: Sweep, counts: Counter[str]) -> str:
+def _summary(sweep: Sweep, counts: Counter[str], root: Path | None) -> str:
     parts = [f"{counted(counts['done'], 'run')} trained"]
-    parts += [f"{counts['skipped']:,} were done before"] if counts["skipped"] else []
+    parts += [f"{counts['skipped']:,} done before"] if counts["skipped"] else []
     parts += [f"{counts[each]:,} {each}" for each in ("pruned", "failed") if counts[each]]
-    return f"sweep {sweep.name}: {', '.join(parts)}; python -m core sweep-table {sweep.name}"
+    where = "" if root is None else f"--checkpoints {shlex.quote(str(root))} "
+    return f"sweep {sweep.name}: {', '.join(parts)}; python -m core {where}sweep-table {sweep.name}"

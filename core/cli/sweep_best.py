@@ -9,6 +9,7 @@ from pathlib import Path
 
 from core.cli.arguments import check_sequences
 from core.config import pairs_beside, preset_to_yaml
+from core.config.counting import counted
 from core.reports.formatting import lengths_text
 from core.runs import DEFAULT_ROOT
 from core.runs.sweeps.best import Best, find_best, saved_preset
@@ -54,11 +55,11 @@ def _save(file: SweepFile, best: Best, folder: SweepFolder, path: Path) -> None:
 
 def _print(file: SweepFile, best: Best) -> None:
     row, metric = best.row, file.sweep.goal.metric
-    print(f"best of {best.candidates:,} trials by {metric} on the validation set: {describe(row.settings)}")
+    print(f"best of {counted(best.candidates, 'trial')} by {metric} on the validation set: {describe(row.settings)}")
     print(f"runs {row.trial}-seed-{', '.join(map(str, file.seeds))}")
     if best.open_trials:
-        print(f"{best.open_trials:,} trials are not complete and were not considered", file=sys.stderr)
-    print(f"validation  {metric:18} {_spread(row.mean, row.sd, row.t_interval)}; chosen by it, so it flatters")
+        print(f"not complete, and not considered: {counted(best.open_trials, 'trial')}", file=sys.stderr)
+    print(f"validation  {metric:18} {_spread(row.mean, row.sd, row.t_interval)}; the best of several, so too good")
     for split, lengths in best.lengths.items():
         if text := lengths_text(lengths):
             print(f"input lengths of the {split} set: {text}")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from pathlib import Path
 
 from core.runs import DEFAULT_ROOT
@@ -14,6 +15,10 @@ from core.storage.errors import InputError
 def run(options: argparse.Namespace) -> int:
     """Print the table, also of an unfinished sweep."""
     plot: Path | None = options.plot
+    if options.level is not None and plot is None:
+        raise InputError("--level is drawn into the plot: give --plot and --by too")
+    if options.level is not None and not math.isfinite(options.level):
+        raise InputError(f"--level={options.level} must be a finite number")
     if (plot is None) != (options.by is None):
         raise InputError("--plot and --by must be given together, such as --plot rates.png --by training.learning_rate")
     if plot is not None and (plot.suffix != ".png" or not plot.parent.is_dir()):

@@ -248,7 +248,7 @@ class Seq2Seq(nn.Module, ABC):
         if positions > self.max_seq_len:
             raise InputError(
                 f"input has {num_tokens} tokens, {positions} with BOS and EOS; "
-                f"this model reads at most max_seq_len={self.max_seq_len}"
+                f"this model reads at most {self.max_seq_len}"
             )
 
     def check_src(self, src: torch.Tensor) -> None:

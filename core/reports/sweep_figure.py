@@ -4,6 +4,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from core.config.counting import counted
 from core.reports.plotting import TRAIN_COLOR, VALIDATION_COLOR
 from core.runs.sweeps.sweep import Range
 from core.runs.sweeps.table import Row, SweepTable
@@ -42,7 +43,7 @@ def sweep_figure(table: SweepTable, *, key: str, level: float | None = None) -> 
     if level is not None:
         axes.axhline(level, color=VALIDATION_COLOR, linestyle="--", linewidth=1)
     axes.set_xlabel(key)
-    axes.set_ylabel(f"{sweep.goal.metric.replace('_', ' ')}, mean of {len(table.file.seeds)} seeds")
+    axes.set_ylabel(f"{sweep.goal.metric.replace('_', ' ')}, mean of {counted(len(table.file.seeds), 'seed')}")
     axes.set_title(figure_caption(table, rows, level), fontsize=9, parse_math=False)
     return figure
 
@@ -50,7 +51,7 @@ def sweep_figure(table: SweepTable, *, key: str, level: float | None = None) -> 
 def figure_caption(table: SweepTable, rows: list[Row], level: float | None) -> str:
     """Return how many trials are drawn and pruned, and how many reach a level."""
     pruned = sum(row.pruned is not None for row in table.rows)
-    text = f"{table.file.sweep.name}: {len(rows)} trials" + (f", {pruned} more were pruned" if pruned else "")
+    text = f"{table.file.sweep.name}: {counted(len(rows), 'trial')}" + (f", {pruned} more pruned" if pruned else "")
     if level is None:
         return text
     sign = 1 if table.file.sweep.goal.direction == "maximize" else -1

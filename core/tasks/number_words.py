@@ -99,17 +99,20 @@ class NumberWords(Task):
         words = re.sub("(?<=[a-z])-(?=[a-z])|(?<![0-9]),", " ", text.lower()).split()
         check_not_empty(words, example=self.examples[0])
         if len(words) == 1 and re.fullmatch("[0-9]+(,[0-9]{3})*", words[0]):
-            number = int(words[0].replace(",", ""))
+            number: int | None = int(words[0].replace(",", ""))
         else:
-            self.src_vocab.encode(words)
             number = _number_of(words)
-        if number > self.max_number:
-            raise InputError(f"input={quote(text)} is above task.max_number={self.max_number}")
+        if number is None or number > self.max_number:
+            rule = f"a whole number from 0 to {self.max_number:,}, in digits or in English words"
+            raise InputError(f"input={quote(text)} must be {rule}")
         return list(words_of(number, "english"))
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
         """Return the tokens of the translation."""
-        return list(words_of(_number_of(symbols), self.language))
+        number = _number_of(symbols)
+        if number is None:
+            raise InputError(f"input={quote(' '.join(symbols))} is not a number in English words")
+        return list(words_of(number, self.language))
 
     def answer_text(self, tokens: Sequence[str]) -> str:
         """Join tokens to words: ``quatre -vingt -dix`` to ``quatre-vingt-dix``, ``acht ##zehn`` to ``achtzehn``."""
@@ -148,20 +151,20 @@ def _values() -> dict[str, int]:
     return {words[0]: number for number in range(100) if len(words := words_of(number, "english")) == 1}
 
 
-def _number_of(words: Sequence[str]) -> int:
-    """Return the value of a number in English words; InputError if the words are not a number."""
+def _number_of(words: Sequence[str]) -> int | None:
+    """Return the value of a number in English words; None if the words are not a number."""
     total = group = 0
     for word in words:
         if word == "hundred":
             group *= 100
         elif word == "thousand":
             total, group = total + group * 1_000, 0
-        elif word != "and":
+        elif word in _values():
             group += _values()[word]
+        elif word != "and":
+            return None
     number = total + group
-    if _without_and(words) != _without_and(words_of(number, "english")):
-        raise InputError(f"input={quote(' '.join(words))} is not a number in English words")
-    return number
+    return number if _without_and(words) == _without_and(words_of(number, "english")) else None
 
 
 def _without_and(words: Sequence[str]) -> list[str]:

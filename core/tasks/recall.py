@@ -83,7 +83,7 @@ class Induction(Task):
         self.src_vocab.encode(symbols)
         typed, letters = f"input={quote(' '.join(symbols))}", symbols[:-2]
         if symbols[-2:-1] != [STOP] or symbols[-1] not in letters or STOP in letters:
-            raise InputError(f"{typed} must be letters, a full stop and one of the letters: {self.examples[0]}")
+            raise InputError(f"{typed} must be letters, a full stop and one of the letters, such as {self.examples[0]}")
         for letter in letters:
             if letters.count(letter) > 1:
                 raise InputError(f"{typed} has {letter} more than once before the full stop; letters must be distinct")

@@ -24,6 +24,7 @@ ACTIONS = {each: f"I_{each.upper()}" for each in VERBS} | {each: f"I_TURN_{each.
 TEST_SHARE, VALIDATION_SHARE = 0.2, 0.02  # of all commands, in the split simple; of the training commands, in all
 PRIMITIVE_SHARE = 0.1  # of the training pairs that are the held-out primitive by itself, which is repeated
 PRIMITIVES = {"add-jump": ("jump",), "add-turn-left": ("turn", "left")}
+EXAMPLE = "jump twice and walk left"
 Step = tuple[str, int]  # an action, and the position of the word that names it
 
 
@@ -106,7 +107,8 @@ def _phrase(words: Sequence[str], start: int, end: int) -> list[Step]:
                 return turn * 2 + does
             case ["around"]:
                 return (turn + does) * 4
-    raise InputError(f"input={quote(' '.join(words))} is not a command of SCAN: {quote(' '.join(words[start:end]))}")
+    wrong = "" if end - start == len(words) else f": {quote(' '.join(words[start:end]))}"
+    raise InputError(f"input={quote(' '.join(words))} is not a command of SCAN{wrong}; one is {EXAMPLE!r}")
 
 
 def commands() -> Iterator[tuple[str, ...]]:

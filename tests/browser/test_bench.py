@@ -369,7 +369,7 @@ def test_any_block_layer_and_input_can_be_watched_and_a_head_opens(page: Page):
     page.locator("#bench-view").get_by_label("Input").select_option(index=1)
     expect(page.locator("#bench-view .input option:checked")).to_have_text("3 3 7 4")
     expect(page.locator("#bench-view .pair-text")).to_have_text("→ 4 7 3 3")
-    page.get_by_role("button", name="encoder self attention, layer 2, head 3: open").click()
+    page.get_by_role("button", name="encoder self-attention, layer 2, head 3: open").click()
     expect(page.locator("#viewer .title")).to_contain_text("Encoder self-attention, layer 2 of 2, head 3")
 
 

@@ -83,7 +83,7 @@ def test_a_replay_follows_training_scrubs_and_is_shared_by_link(
 @pytest.mark.slow
 def test_decode_ends_a_replay_and_shows_the_new_answer(page: Page):
     open_tab(page, "Train")
-    page.get_by_role("button", name="cross attention, layer 2, head 1", exact=False).click()
+    page.get_by_role("button", name="cross-attention, layer 2, head 1", exact=False).click()
     expect(page.locator("#viewer .heading")).to_contain_text("answered by")
     page.get_by_role("textbox", name="Input").fill("1 2 3 4 5 6")
     page.locator("#ask").get_by_role("button", name="Decode").click()

@@ -51,6 +51,8 @@ def test_a_sweep_prints_a_line_a_run_and_then_its_table(lab, file, root):
     lines = [line for line in output.splitlines() if line.startswith("s-")]
     assert len(lines) == 4
     assert all("-seed-" in line and "  validation loss " in line for line in lines)
+    *_, hint = [line for line in output.splitlines() if line.startswith("sweep s:")]
+    assert hint == f"sweep s: 4 runs trained; python -m core --checkpoints {root} sweep-table s"
     counts = {"sweep": "s", "status": "finished", "runs": 4, "done": 4, "skipped": 0, "pruned": 0, "failed": 0}
     assert last_json(output) == counts
     code, output, _ = lab("sweep-table", "s", "--json")
@@ -107,10 +109,12 @@ def test_trials_are_drawn_along_an_axis(lab, file, tmp_path):
     for wrong, message in (
         (["--by", "model.norm"], "--by=model.norm is not an axis of the sweep"),
         (["--plot", "s.gif"], "--plot=s.gif must end with .png"),
+        (["--level", "nan"], "--level=nan must be a finite number"),
     ):
         code, _, errors = lab(*words, *wrong)
         assert (code, message in errors) == (2, True)
     assert lab("sweep-table", "s", "--by", "model.d_model")[2].startswith("error: --plot and --by must be given")
+    assert "--level is drawn into the plot" in lab("sweep-table", "s", "--level", "0.5")[2]
 
 
 def test_the_best_is_chosen_on_validation_and_only_it_is_tested(lab, file, tmp_path, monkeypatch):

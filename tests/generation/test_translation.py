@@ -81,7 +81,7 @@ def test_empty_and_refused_texts_have_empty_outputs(task):
     assert [bool(result.output) for result in results] == [False, True, False, False, False]
     assert [result.problem for result in results[:3]] == ["", "", ""]
     assert "'x' at position 2 is not one of" in results[3].problem
-    assert "input has 15 tokens, 17 with BOS and EOS; this model reads at most max_seq_len=16" in results[4].problem
+    assert "input has 15 tokens, 17 with BOS and EOS; this model reads at most 16" in results[4].problem
 
 
 def test_a_text_too_long_for_the_model_is_decoded_sentence_by_sentence(sentences_task):

@@ -139,23 +139,26 @@ def test_numbers_may_be_typed_in_digits_or_words(text):
     assert FRENCH.answer_text(FRENCH.answer(words)) == "quatre mille huit cent vingt-neuf"
 
 
+RULE = "must be a whole number from 0 to 9,999, in digits or in English words"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", "input is empty; an example is: 71"),
-        ("10000", "input='10000' is above task.max_number=9999"),
-        ("ten thousand", "input='ten thousand' is above task.max_number=9999"),
-        ("9" * 2_000, "is above task.max_number=9999"),
+        ("10000", f"input='10000' {RULE}"),
+        ("ten thousand", f"input='ten thousand' {RULE}"),
+        ("9" * 2_000, RULE),
         ("9" * 2_001, "input has 2001 characters; the maximum is 2000"),
-        ("-5", "'-5' at position 1 is not one of"),
-        ("1.5", "'1.5' at position 1"),
-        ("²", "'²' at position 1"),
-        ("seven eleven", "input='seven eleven' is not a number in English words"),
-        ("hundred", "input='hundred' is not a number"),
-        ("and", "input='and' is not a number"),
-        ("thousand hundred", "is not a number"),
-        ("deux cents", r"'deux' at position 1 is not one of and eight .* \(31 in all\)"),
-        ("four <EOS>", "'<eos>' at position 2"),
+        ("-5", f"input='-5' {RULE}"),
+        ("1.5", RULE),
+        ("²", RULE),
+        ("seven eleven", RULE),
+        ("hundred", RULE),
+        ("and", RULE),
+        ("thousand hundred", RULE),
+        ("deux cents", RULE),
+        ("four <EOS>", RULE),
     ],
     ids=lambda value: value[:12],
 )

@@ -154,7 +154,7 @@ def test_typed_text_is_read(config, text, symbols):
         (RECALL, "1 a 2 b a", "must be pairs of a key and a value, then keys to recall"),
         (RECALL, "a b", "must be pairs of a key and a value, then keys to recall"),
         (RECALL, "a 9 a", "'9' at position 2 is not one of"),
-        (INDUCTION, "a b c b", "must be letters, a full stop and one of the letters: a b c . b"),
+        (INDUCTION, "a b c b", "must be letters, a full stop and one of the letters, such as a b c . b"),
         (INDUCTION, "a b . c", "must be letters, a full stop and one of the letters"),
         (INDUCTION, "a", "must be letters, a full stop and one of the letters"),
         (INDUCTION, ". a . a", "must be letters, a full stop and one of the letters"),

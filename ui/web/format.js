@@ -62,6 +62,9 @@ const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
 /** A text for a sentence with other texts, as `isolated` of core.text.direction: Hebrew or Arabic would reorder the numbers beside it. */
 export const isolated = (text) => (RIGHT_TO_LEFT.test(text) ? "\u2068" + text + "\u2069" : text);
 
+/** Names of the attention blocks, as BLOCK_NAMES of ui/attention_blocks.py. */
+export const BLOCK_NAMES = { cross: "cross-attention", decoder: "decoder self-attention", encoder: "encoder self-attention" };
+
 /** "layer 2, head 1", as people read a head whose block is said elsewhere. */
 export const headName = ({ layer, head }) => "layer " + layer + ", head " + head;
 

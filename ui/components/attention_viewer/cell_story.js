@@ -17,6 +17,7 @@ const READERS = { // of the context, by the attention of a recurrent model
   "last-token": ["Into the output layer", "The output layer reads it beside the decoder's state, which knows nothing of the source."],
 };
 
+const otherKeys = (count, the) => the + " other " + (count === 1 ? "key" : counted(count, "key"));
 const quoted = (token) => "“" + isolated(visibleToken(token)) + "”";
 
 /** One sentence about a cell: `cell` is the server's answer, `view` the block, `chosen` { layer, head, row, column }. */
@@ -115,13 +116,13 @@ function story(shown, inNumbers) {
     const how = cell.method === "linear" ? "Each score is divided by the sum of the row." : "e to the power of each score, divided by the sum over the row.";
     return step(2, cell.method === "linear" ? "Shares" : "Softmax", "the scores of the row become shares",
       make("div", { class: "bars" }, make("div", { class: "key-bar names-of-bars" }, make("span", {}, "key"), make("span", { class: "muted" }, "score"), make("b", {}, "share")), ...bars),
-      note(how + (rest ? " The other " + counted(rest, "key") + " have " + formatPercent(Math.max(0, restSum)) + " together." : "")), replaced("weights"));
+      note(how + (rest ? otherKeys(rest, " The") + (rest === 1 ? " has " : " have ") + formatPercent(Math.max(0, restSum)) + " together." : "")), replaced("weights"));
   }
 
   function values() {
     const { cell, view, chosen } = shown;
     const rows = cell.values.map(({ column, numbers }) => [(cell.weights[column] ?? 0).toFixed(3) + " × value of " + quoted(view.columns[column]), numbers]);
-    if (cell.others) rows.push(["the other " + counted(cell.num_others, "key"), cell.others]);
+    if (cell.others) rows.push([otherKeys(cell.num_others, "the"), cell.others]);
     const back = cell.rotated_back ? " The sum is rotated back by the position of the query (VO-RoPE)." : "";
     return step(3, "Values", "each key gives its value, in proportion to its share",
       vectors([...rows, ["head " + chosen.head + " brings", cell.output]]), back ? note(back) : null, replaced("output"));

@@ -2,7 +2,7 @@
 
 import { inNextFrame, onAppearanceChange } from "../../web/canvas.js";
 import { make, setText } from "../../web/dom.js";
-import { headName, isolated, visibleToken } from "../../web/format.js";
+import { BLOCK_NAMES, headName, isolated, visibleToken } from "../../web/format.js";
 import { MARKS } from "../../web/head_marks.js";
 import { laterStyles } from "../../web/later_styles.js";
 import { headsOf, sourceBlock } from "../../web/maps.js";
@@ -16,7 +16,6 @@ const CELL = { more: 14, least: 64, long: 92 }; // pixels: around a map; before 
 const LABEL_HEIGHT = 28; // pixels of a head's name with its margins
 const MARK_HEIGHT = 15; // of the word under it
 const REPLAY_MS = { all: 8000, least: 120, most: 400 };
-const BLOCK_LABELS = { cross: "cross", decoder: "decoder self", encoder: "encoder self" };
 
 const AXES = {
   cross: "row: output token · column: input token",
@@ -70,7 +69,7 @@ export function headsPanel(element, part) {
   function makeGrid(rows, manyBlocks) {
     const maps = [];
     part("maps").replaceChildren(...rows.map((row) => make("div", { class: "layer-row" },
-      make("span", { class: "layer-name" }, (manyBlocks ? BLOCK_LABELS[row.block] + ", " : "") + "layer " + row.layer),
+      make("span", { class: "layer-name" }, (manyBlocks ? row.block + ", " : "") + "layer " + row.layer),
       make("div", { class: "layer-heads" }, ...row.heads.map(({ head }) => {
         const canvas = make("canvas", { "aria-hidden": "true" });
         const name = make("span", { class: "name" });
@@ -126,7 +125,7 @@ export function headsPanel(element, part) {
       map.mark.hidden = !mark;
       map.button.title = (MARKS[mark] ? MARKS[mark] + ". " : "") + "Open this head";
       map.button.classList.toggle("best", best !== null && score === best);
-      map.button.setAttribute("aria-label", BLOCK_LABELS[row.block] + " attention, " + headName({ layer: row.layer, head: map.head })
+      map.button.setAttribute("aria-label", BLOCK_NAMES[row.block] + ", " + headName({ layer: row.layer, head: map.head })
         + (score === null ? "" : ", " + score.toFixed(2) + " on the correct token")
         + (mark ? ", " + mark : "") + ": open");
     }

@@ -4,7 +4,7 @@ import { makeChart } from "../../web/chart.js";
 import { inNextFrame } from "../../web/canvas.js";
 import { make, setText } from "../../web/dom.js";
 import { downloadCsv, fileName } from "../../web/files.js";
-import { formatNumber } from "../../web/format.js";
+import { BLOCK_NAMES, formatNumber } from "../../web/format.js";
 import { MARKS } from "../../web/head_marks.js";
 import { nearestIndex } from "../../web/history.js";
 import { feed, selection, shownStep } from "../../web/run_feed.js";
@@ -14,7 +14,6 @@ import { emptyHealth, healthRows, mergeHealth, nameText } from "./health_history
 const RETRY_MS = 2000;
 const COLORS = 8; // --series-1 …
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
-const BLOCK_NAMES = { cross: "cross-attention", decoder: "decoder self-attention", encoder: "encoder self-attention" };
 
 // log: whether the axis is; fixed: the axis of a share; of: "head" and "layer" charts follow the select of blocks;
 // fewStandOut: only the lines that end above twice the mean of all are named and colored.

@@ -2,7 +2,7 @@
 
 import { attentionColor, inkOn } from "../../web/colors.js";
 import { make, setText } from "../../web/dom.js";
-import { formatNumber, formatPercent } from "../../web/format.js";
+import { counted, formatNumber, formatPercent } from "../../web/format.js";
 import { callServer } from "../../web/server.js";
 
 /** Make the list of the axes' importance. Returns { box, setData }. */
@@ -45,7 +45,7 @@ export function makeHeatMap({ server }) {
     const weight = (mean) => (order.length > 1 ? order.lastIndexOf(mean) / (order.length - 1) : 1);
     const cell = (mean, row, column) => (mean === null ? make("td", {}) : make("td", {
       style: "background: rgb(" + attentionColor(weight(mean)) + "); color: " + inkOn(weight(mean)),
-      title: trials[row][column] + " trials",
+      title: counted(trials[row][column], "trial"),
     }, formatNumber(mean)));
     return make("table", { class: "heat" },
       make("thead", {}, make("tr", {}, make("th", { scope: "col" }, down.value + " ↓ " + across.value + " →"), ...columns.map((name) => make("th", { scope: "col" }, name)))),
