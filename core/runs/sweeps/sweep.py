@@ -192,8 +192,8 @@ class Sweep(Section):
         if not isinstance(self.seeds, int):
             lists["seeds"] = self.seeds
         for key, values in lists.items():
-            if double := next((value for i, value in enumerate(values) if _is_among(value, values[:i])), None):
-                raise ValueError(f"{key} lists {double!r} twice")
+            if doubles := [value for i, value in enumerate(values) if _is_among(value, values[:i])]:
+                raise ValueError(f"{key} lists {doubles[0]!r} twice")
         return self
 
     @model_validator(mode="after")
