@@ -186,6 +186,9 @@ def _check_range(key: str, axis: Range, base: Preset) -> None:
     if is_integer_key(key, base):
         if not integers:
             raise ConfigError([(f"axes.{key}", f"axes.{key}: low={axis.low} and high={axis.high} must be integers")])
+        if axis.step is not None and (axis.high - axis.low) % axis.step:
+            rule = f"high={axis.high} must be low={axis.low} plus a multiple of step={axis.step}"
+            raise ConfigError([(f"axes.{key}", f"axes.{key}: {rule}")])
     elif axis.step is not None:
         raise ConfigError([(f"axes.{key}", f"axes.{key}: step={axis.step} is for integers, which {key} is not")])
 

@@ -99,6 +99,10 @@ def test_a_grid_with_an_invalid_preset_is_refused_with_its_settings(tiny, axes, 
         ({"model.d_model": {"low": 16.0, "high": 32}}, "low=16.0 and high=32 must be integers"),
         ({"training.learning_rate": {"low": 0.1, "high": 2.0}}, "training.learning_rate=2.0 should be less"),
         ({"training.learning_rate": {"low": 0, "high": 1, "step": 1}}, "step=1 is for integers"),
+        (
+            {"model.d_model": {"low": 16, "high": 40, "step": 16}},
+            "axes.model.d_model: high=40 must be low=16 plus a multiple of step=16",
+        ),
     ],
 )
 def test_a_range_beyond_what_presets_allow_is_refused(tiny, axis, message):
