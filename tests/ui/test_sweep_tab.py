@@ -64,7 +64,8 @@ def problems(view, **fields: Any) -> dict[str, str]:
 # ---- what the form stands for
 
 
-def test_texts_become_the_values_that_the_command_line_reads(tmp_path: Path):
+@pytest.mark.parametrize(("typed", "seeds"), [("3, 4", (3, 4)), ("[7]", (7,)), ("7,", (7,)), ("7", 7)])
+def test_texts_become_the_values_that_the_command_line_reads(tmp_path: Path, typed: str, seeds: Any):
     axes = [
         axis("training.learning_rate", kind="log", low="1e-4", high="0.01"),
         axis("model.d_model", kind="range", low="16", high="64", step="16"),
@@ -72,12 +73,12 @@ def test_texts_become_the_values_that_the_command_line_reads(tmp_path: Path):
         axis("model.tie_embeddings", "true; false"),
     ]
     fields = {"search": "tpe", "trials": "20", "budget": "updates", "amount": "40", "metric": "exact_match"}
-    file = file_of(axes=axes, seeds="3, 4", pruning="halving", base=base(changes=SHORT), **fields)
+    file = file_of(axes=axes, seeds=typed, pruning="halving", base=base(changes=SHORT), **fields)
     sweep = file.sweep
     assert sweep.axes["training.learning_rate"] == Range(low=0.0001, high=0.01, log=True)
     assert sweep.axes["model.d_model"] == Range(low=16, high=64, step=16)
     assert (sweep.axes["model.norm"], sweep.axes["model.tie_embeddings"]) == (("pre", "post"), (True, False))
-    assert (sweep.seeds, sweep.goal.updates, sweep.trials) == ((3, 4), 40, 20)
+    assert (sweep.seeds, sweep.goal.updates, sweep.trials) == (seeds, 40, 20)
     assert "training.steps" not in sweep.set  # the updates replace them
     path = tmp_path / "s.yaml"
     path.write_text(as_yaml(file))

@@ -1,6 +1,7 @@
 """A sweep as the form on the Sweep tab holds it, in texts, and as the document that it stands for."""
 
 import math
+import re
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
@@ -153,7 +154,7 @@ def draft_of(file: SweepFile) -> dict[str, Any]:
         "name": sweep.name,
         "base": base_data(sweep.preset, file.base, dict(sweep.set)),
         "axes": [_axis_draft(key, axis) for key, axis in sweep.axes.items()],
-        "seeds": str(sweep.seeds) if isinstance(sweep.seeds, int) else ", ".join(map(str, sweep.seeds)),
+        "seeds": str(list(sweep.seeds)) if isinstance(sweep.seeds, tuple) else str(sweep.seeds),
         "metric": goal.metric,
         "budget": budget,
         "amount": "" if amount is None else f"{amount:g}" if isinstance(amount, float) else str(amount),
@@ -230,11 +231,10 @@ def _document(draft: SweepDraft, base: Preset, problems: list[tuple[str, str]]) 
 
 
 def _seeds(draft: SweepDraft, base: Preset, problems: list[tuple[str, str]]) -> int | list[int]:
-    """Return how many seeds, or which: one number is how many, from the preset's on."""
-    words = _words(draft.seeds)
-    if len(words) != 1:
-        return [seed for each in words if (seed := _whole("seeds", each, problems)) is not None]
-    count = _whole("seeds", words[0], problems) or 0
+    """Return how many seeds, from the preset's on; or which, if the text has a bracket or several parts."""
+    if re.search(r"[\[,;\n]", draft.seeds):
+        return [seed for each in _words(draft.seeds) if (seed := _whole("seeds", each, problems)) is not None]
+    count = _whole("seeds", draft.seeds, problems) or 0
     first = draft.base.set.get(SEED, base.training.seed)
     if first == base.training.seed or not isinstance(first, int) or not 1 <= count <= 100:
         return count

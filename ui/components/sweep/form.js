@@ -73,7 +73,7 @@ export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
     make("fieldset", {}, make("legend", {}, "Axes: the settings to vary"), axesBox, makeSlot("axes"), add),
     make("div", { class: "fields" },
       field("Name", name, makeSlot("name", name), "a–z, 0–9 and -, at most 20"),
-      field("Seeds", seeds, makeSlot("seeds", seeds), "how many, or a list such as 0, 1, 2"),
+      field("Seeds", seeds, makeSlot("seeds", seeds), "how many, or a list such as 0, 1, 2 or [7]"),
       field("Goal", metric, makeSlot("goal.metric", metric), "on the validation set, at the best step"),
       field("Length of a run", make("span", { class: "pair" }, budget, amount), makeSlot("goal.updates", amount)),
       field("Search", search, makeSlot("search", search)),
