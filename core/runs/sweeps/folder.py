@@ -244,5 +244,5 @@ def _check_axis(name: str, key: str, old: tuple | Range, new: Sweep) -> None:
 
 
 def _refused(name: str, field: str, reason: str) -> ConfigError:
-    message = f"{field}: {reason}; --extend adds seeds, values and trials only. Give the new sweep another name"
+    message = f"{field}: {reason}; only seeds, values and trials can be added. Give the new sweep another name"
     return ConfigError([(field, f"sweep={name!r}: {message}")])

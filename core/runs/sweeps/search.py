@@ -162,9 +162,8 @@ class OptunaSearch:
         trials = self._study.get_trials(deepcopy=False)
         numbers = {record.number for record in records.values()}
         if lacking := next((name for name, each in records.items() if (each.number or 0) >= len(trials)), None):
-            raise SweepError(
-                f"sweep={self._sweep.name!r}: its storage lacks {lacking}; pass the --storage that it was begun with"
-            )
+            reason = "continue it with the command and the storage that it was begun with"
+            raise SweepError(f"sweep={self._sweep.name!r}: its storage lacks {lacking}; {reason}")
         for trial in trials:
             if trial.number in numbers:
                 continue
