@@ -153,6 +153,9 @@ class Sweeps:
         if not 1 <= jobs <= cores:
             rule = f"jobs={jobs} must be from 1 to {cores}, the number of cores that this process may use"
             raise ConfigError([("jobs", rule)])
+        if gpus := file.sweep.resources.gpus:
+            rule = f"resources.gpus={gpus:g} needs a Ray cluster, which sweeps of the page do not use"
+            raise ConfigError([("resources", rule)])
         if file.sweep.needs_optuna:
             require_optuna(file.sweep)
         trials = examined_trials(file.sweep, file.base)

@@ -9,7 +9,7 @@ import pytest
 from core.config import ConfigError, load_preset
 from core.runs.estimate import TrainingTime
 from core.runs.sweeps.folder import SweepFile
-from core.runs.sweeps.sweep import Range, load_sweep
+from core.runs.sweeps.sweep import Range, Resources, load_sweep
 from core.runs.sweeps.table import sweep_table
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
@@ -72,13 +72,15 @@ def test_texts_become_the_values_that_the_command_line_reads(tmp_path: Path, typ
         axis("model.norm", "pre, post"),
         axis("model.tie_embeddings", "true; false"),
     ]
-    fields = {"search": "tpe", "trials": "20", "budget": "updates", "amount": "40", "metric": "exact_match"}
+    fields: dict[str, Any] = {"search": "tpe", "trials": "20", "budget": "updates", "amount": "40"}
+    fields |= {"metric": "exact_match", "resources": {"cpus": 0.5, "memory_mb": 300}}
     file = file_of(axes=axes, seeds=typed, pruning="halving", base=base(changes=SHORT), **fields)
     sweep = file.sweep
     assert sweep.axes["training.learning_rate"] == Range(low=0.0001, high=0.01, log=True)
     assert sweep.axes["model.d_model"] == Range(low=16, high=64, step=16)
     assert (sweep.axes["model.norm"], sweep.axes["model.tie_embeddings"]) == (("pre", "post"), (True, False))
     assert (sweep.seeds, sweep.goal.updates, sweep.trials) == (seeds, 40, 20)
+    assert sweep.resources == Resources(cpus=0.5, memory_mb=300)
     assert "training.steps" not in sweep.set  # the updates replace them
     path = tmp_path / "s.yaml"
     path.write_text(as_yaml(file))
@@ -202,6 +204,11 @@ def test_a_long_sweep_asks_first_and_a_short_one_trains(view, monkeypatch):
     assert [run["status"] for run in trial["runs"]] == ["finished", "finished"]
     curve = call(view, "curves", {"sweep": "s", "trials": [name]})["curves"][0]
     assert (curve["at"], curve["seeds"], len(curve["sd"])) == ([0, 4, 8], 2, 3)
+    for same in ({"resources": {"cpus": 2}}, {"seeds": "[0, 1]"}):  # which adds no run, so nothing is asked
+        assert call(view, "start", {"draft": short | same}) == {"sweep": "s"}
+        wait_for(lambda: call(view, "progress", {"sweep": "s"})["status"] == "idle")
+    refused = call(view, "start", {"draft": short | {"resources": {"gpus": 1}}})["problems"]
+    assert refused == [("resources", "resources.gpus=1 needs a Ray cluster, which sweeps of the page do not use")]
     more = draft(base=base(changes=SHORT), seeds="3")
     assert "is extended to 6" in call(view, "start", {"draft": more})["question"]
     call(view, "start", {"draft": more, "sure": True})

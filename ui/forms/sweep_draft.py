@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from core.config import ConfigError, Preset, load_preset, preset_names
 from core.runs.sweeps.folder import SweepFile
-from core.runs.sweeps.sweep import SEED, STEPS, Metric, Range, Sweep, Value, parse_sweep
+from core.runs.sweeps.sweep import SEED, STEPS, Metric, Range, Resources, Sweep, Value, parse_sweep
 from core.runs.sweeps.trials import value_text
 from core.storage import bounded_yaml
 from ui.components.component import Request
@@ -50,6 +50,7 @@ class SweepDraft(Request):
 
     Attributes:
         budget: "preset" trains as long as the base preset says, the others for ``amount``.
+        resources: those of the sweep that was opened, which the form does not show.
     """
 
     name: _Text
@@ -63,6 +64,7 @@ class SweepDraft(Request):
     trials: _Text = ""
     pruning: _Text = "none"
     jobs: _Text = "1"
+    resources: Resources = Resources()
 
 
 def base_of_preset(base: Preset, current: Preset) -> dict[str, Any]:
@@ -161,6 +163,7 @@ def draft_of(file: SweepFile) -> dict[str, Any]:
         "search": sweep.search,
         "trials": "" if sweep.trials is None else str(sweep.trials),
         "pruning": sweep.pruning,
+        "resources": sweep.resources.model_dump(),
     }
 
 
@@ -224,6 +227,7 @@ def _document(draft: SweepDraft, base: Preset, problems: list[tuple[str, str]]) 
         "goal": {key: value for key, value in goal.items() if value is not None},
         "search": draft.search,
         "pruning": draft.pruning,
+        "resources": draft.resources,
     }
     if draft.search != "grid":
         document["trials"] = _whole("trials", draft.trials, problems)

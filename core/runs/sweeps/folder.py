@@ -130,9 +130,7 @@ class SweepFolder:
                 old = self.read()
                 if old == file:
                     return
-                resources = {"resources": file.sweep.resources}  # they change no result
-                if old.model_copy(update={"sweep": old.sweep.model_copy(update=resources)}) != file:
-                    check_extension(old, file, extend=extend)
+                check_extension(old, file, extend=extend)
             write_atomically(self.path / "sweep.json", file.model_dump_json(indent=1).encode())
 
     @contextmanager
@@ -206,6 +204,11 @@ def is_done(info: RunInfo, sweep: Sweep) -> bool:
 def check_extension(old: SweepFile, new: SweepFile, *, extend: bool) -> None:
     """Refuse a sweep that changes anything but adds seeds, values to the lists of a grid, or trials to a search.
 
+    Resources may change: no result depends on them.
+
+    Args:
+        extend: allow more runs than the sweep was begun with.
+
     Raises:
         ConfigError: naming the first field that differs, and the rule.
     """
@@ -227,9 +230,9 @@ def check_extension(old: SweepFile, new: SweepFile, *, extend: bool) -> None:
         raise _refused(name, "seeds", f"the first seed must stay {old.seeds[0]}")
     if (old.sweep.trials or 0) > (new.sweep.trials or 0):
         raise _refused(name, "trials", f"{new.sweep.trials} are fewer than the {old.sweep.trials} it was begun with")
-    if not extend:
+    if new.sweep.num_runs > old.sweep.num_runs and not extend:
         raise ConfigError(
-            [("sweep", f"sweep={name!r} has other seeds, values or trials than when it was begun; pass --extend")]
+            [("sweep", f"sweep={name!r} has more seeds, values or trials than when it was begun; pass --extend")]
         )
 
 

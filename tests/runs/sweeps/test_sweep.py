@@ -198,6 +198,9 @@ def test_an_extension_must_be_meant(tiny):
     with pytest.raises(ConfigError, match="pass --extend"):
         check_extension(old, new, extend=False)
     check_extension(old, new, extend=True)
+    axes = {"model.d_model": [32, 16], "training.learning_rate": [0.003, 0.01]}
+    same = make_sweep(seeds=[0, 1], axes=axes, resources={"cpus": 2})
+    check_extension(old, SweepFile(sweep=same, base=tiny), extend=False)
     other = SweepFile(sweep=make_sweep(seeds=3), base=tiny.with_changes({"training.batch_size": 9}))
     with pytest.raises(ConfigError, match=r"training.batch_size of the base preset has changed"):
         check_extension(old, other, extend=True)

@@ -26,6 +26,7 @@ function firstValues({ value, options }) {
 export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
   let base = null; // of the sweep, see base_data in Python
   let isFromTrainTab = true;
+  let resources = {}; // of an opened sweep; the form only keeps them
   let axes = []; // { key, kind, row, values, low, high, step, slot }
   let round = 0;
   let timer = 0;
@@ -154,7 +155,7 @@ export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
 
   const draft = () => ({
     name: name.value, base: baseDraft(), seeds: seeds.value, metric: metric.value, budget: budget.value, amount: amount.value,
-    search: search.value, trials: trials.value, pruning: pruning.value, jobs: jobs.value,
+    search: search.value, trials: trials.value, pruning: pruning.value, jobs: jobs.value, resources,
     axes: axes.map((axis) => Object.fromEntries(["key", "kind", "values", "low", "high", "step"].map((part) => [part, axis[part].value]))),
   });
 
@@ -170,6 +171,7 @@ export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
 
   function takeTrainTab() {
     isFromTrainTab = true;
+    resources = {};
     wantsBase();
   }
 
@@ -281,6 +283,7 @@ export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
     load(opened) {
       isFromTrainTab = false;
       base = opened.base;
+      resources = opened.resources;
       for (const [input, part] of [[name, "name"], [seeds, "seeds"], [metric, "metric"], [budget, "budget"], [amount, "amount"],
         [search, "search"], [trials, "trials"], [pruning, "pruning"]]) input.value = opened[part];
       redrawAxes(opened.axes);
