@@ -18,7 +18,7 @@ from core.runs.sweeps.checks import check_sweep
 from core.runs.sweeps.driver import Driver, RunResult
 from core.runs.sweeps.folder import SweepError, SweepFile, SweepFolder, TrialRecord, sweep_names
 from core.runs.sweeps.processes import usable_cores
-from core.runs.sweeps.search import open_search, require_optuna
+from core.runs.sweeps.search import EXHAUSTED, open_search, require_optuna
 from core.runs.sweeps.sweep import MAX_RUNS
 from core.runs.sweeps.table import Row, SweepTable, sweep_table
 from core.runs.sweeps.trials import examined_trials
@@ -37,7 +37,7 @@ class SweepProgress:
     Attributes:
         table: its trials that have begun.
         status: "training" here, "stopping", "elsewhere" if other processes train runs of it, or "idle".
-        error: why the last training ended, if it did not end well.
+        error: why the last training ended, if it failed or drew fewer trials than it should.
         running: names of the runs that are being trained.
         room: number of processes that may train now, beside the page's own trainings; None if it is not training here.
         jobs: number of processes that it was started with; None if it is not training here.
@@ -56,10 +56,9 @@ class SweepProgress:
     def counts(self) -> dict[str, int]:
         """Number of trials that are complete, pruned, stopped, failed, running and waiting, and of all."""
         counted = Counter(_state_of(row, self.running) for row in self.table.rows)
-        states = ("complete", "pruned", "stopped", "failed", "running")
-        total = self.table.file.sweep.num_trials
-        known = {state: counted[state] for state in states}
-        return known | {"waiting": max(0, total - sum(known.values())), "total": total}
+        states = ("complete", "pruned", "stopped", "failed", "running", "waiting")
+        counted["waiting"] += self.table.num_unbegun
+        return {state: counted[state] for state in states} | {"total": self.table.file.sweep.num_trials}
 
 
 class _Session:
@@ -230,11 +229,12 @@ class Sweeps:
     def progress(self, name: str) -> SweepProgress:
         """Return how far a sweep is; SweepError if there is no such sweep, or a file of it is damaged."""
         table, session = self.table(name), self._session
+        early = EXHAUSTED if table.is_exhausted else ""
         if session is None or session.file.sweep.name != name:
             running = self._training_elsewhere(table)
-            return SweepProgress(table, "elsewhere" if running else "idle", "", running, None, None, None)
+            return SweepProgress(table, "elsewhere" if running else "idle", early, running, None, None, None)
         if not session.thread.is_alive():
-            return SweepProgress(table, "idle", session.error, [], None, None, None)
+            return SweepProgress(table, "idle", session.error or early, [], None, None, None)
         status = "stopping" if session.is_stopping else "training"
         room = min(session.jobs, self.room())
         return SweepProgress(table, status, "", session.driver.training(), room, session.jobs, session.seconds_left)

@@ -3,6 +3,7 @@
 sweep.json       the sweep and its base preset (``SweepFile``)
 trials/          a file for each trial that was begun: its settings, and whether it was pruned (``TrialRecord``)
 journal.log      Optuna's journal, if trials are drawn or pruned
+exhausted        empty; there if no other valid settings were drawn, so that the search ended early
 .lock            held while trials are drawn, so that several processes can share a sweep
 
 A run's name has no dot, so a sweep's folder is never taken for a run. What was trained stands in the runs themselves;
@@ -95,6 +96,11 @@ class SweepFolder:
     def journal(self) -> Path:
         """Path of Optuna's journal, which may not exist."""
         return self.path / "journal.log"
+
+    @property
+    def exhausted(self) -> Path:
+        """Path of an empty file, which exists if no other valid settings were drawn, so that the search ended early."""
+        return self.path / "exhausted"
 
     def read(self) -> SweepFile:
         """Read the sweep and its base preset.
