@@ -23,7 +23,7 @@ from core.runs.sweeps.sweep import MAX_RUNS
 from core.runs.sweeps.table import Row, SweepTable, sweep_table
 from core.runs.sweeps.trials import examined_trials
 from core.storage.cache import FileCache
-from core.storage.error_messages import explain_error
+from core.storage.error_messages import explain_error, short_repr
 from core.storage.errors import LabError
 
 TABLE_SECONDS = 1.0  # for which a table is kept: it is asked for again and again
@@ -215,7 +215,7 @@ class Sweeps:
         if session is None or session.file.sweep.name != name:
             raise SweepError(f"sweep={name!r} is not being trained here, so no trial of it can be stopped")
         if trial not in SweepFolder(self.root, name).records():
-            raise SweepError(f"trial={trial[:60]!r}: the sweep has not begun such a trial")
+            raise SweepError(f"trial={short_repr(trial)}: the sweep has not begun such a trial")
         session.driver.stop_trial(trial)
 
     def stop_run(self, run: str) -> bool:

@@ -146,6 +146,8 @@ def test_a_file_that_names_another_preset_file_is_refused_with_what_to_do():
         ),
         ({"seeds": "many"}, "seeds", "seeds='many' is not a number"),
         ({"seeds": "1.5"}, "seeds", "is not a whole number"),
+        ({"seeds": "1.5" + 50 * "5"}, "seeds", f"seeds='1.5{35 * '5'}… is not a number"),
+        ({"seeds": "1e99"}, "seeds", "… should be less than or equal to 100"),
         ({"search": "random", "trials": "1000000000"}, "trials", "less than or equal to 10000"),
         ({"search": "random", "trials": "9999", "seeds": "100"}, "trials", "at most 10,000 are allowed"),
         ({"search": "tpe", "trials": ""}, "trials", "trials is empty"),

@@ -12,6 +12,7 @@ from core.runs.sweeps.folder import SweepFile
 from core.runs.sweeps.sweep import SEED, STEPS, Metric, Range, Resources, Sweep, Value, parse_sweep
 from core.runs.sweeps.trials import value_text
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr
 from ui.components.component import Request
 from ui.forms.setting_controls import settings_of, value_in
 
@@ -182,7 +183,7 @@ def opened(text: str, base: BaseDraft) -> SweepFile:
     except bounded_yaml.BoundedYamlError as error:
         raise ConfigError([("sweep", str(error))]) from error
     if not isinstance(document, dict):
-        raise ConfigError([("sweep", f"a sweep must be a mapping with preset and axes, not {repr(document)[:60]}")])
+        raise ConfigError([("sweep", f"a sweep must be a mapping with preset and axes, not {short_repr(document)}")])
     sweep = parse_sweep({"name": "sweep"} | document)
     if not sweep.preset.endswith((".yaml", ".yml")):
         return SweepFile(sweep=sweep, base=load_preset(sweep.preset))
@@ -306,7 +307,7 @@ def _parsed(word: str) -> int | float | None:
 def _number(field: str, text: str, problems: list[tuple[str, str]]) -> int | float | None:
     number = _parsed(text)
     if number is None:
-        said = f"{field} is empty" if not text.strip() else f"{field}={text.strip()[:40]!r} is not a number"
+        said = f"{field} is empty" if not text.strip() else f"{field}={short_repr(text.strip(), 40)} is not a number"
         problems.append((field, said))
     return number
 
@@ -315,7 +316,7 @@ def _whole(field: str, text: str, problems: list[tuple[str, str]]) -> int | None
     number = _number(field, text, problems)
     if isinstance(number, float):
         if not number.is_integer():
-            problems.append((field, f"{field}={text.strip()[:40]!r} is not a whole number"))
+            problems.append((field, f"{field}={short_repr(text.strip(), 40)} is not a whole number"))
             return None
         return int(number)
     return number

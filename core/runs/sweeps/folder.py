@@ -26,6 +26,7 @@ from core.runs import ACTIVE, RunError, RunFolder, RunInfo
 from core.runs.sweeps.sweep import Range, Settings, Sweep
 from core.runs.sweeps.trials import run_name
 from core.storage.atomic import write_atomically
+from core.storage.error_messages import short_repr
 from core.storage.errors import LabError
 
 RunState = Literal["new", "done", "busy", "broken off", "failed"]
@@ -88,7 +89,7 @@ class SweepFolder:
         try:
             RunFolder(root, name)
         except RunError as error:
-            raise SweepError(f"sweep={name[:60]!r} is not a valid name: use a-z, 0-9 and -") from error
+            raise SweepError(f"sweep={short_repr(name)} is not a valid name: use a-z, 0-9 and -") from error
         self.root, self.name = root, name
         self.path = root / f"{name}{_SUFFIX}"
 

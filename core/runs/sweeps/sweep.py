@@ -14,6 +14,7 @@ from core.config import MAX_NAME_LENGTH, SECTIONS, ConfigError, Preset, load_pre
 from core.config.counting import counted
 from core.config.sections import Section
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr
 
 MAX_SWEEP_NAME = 20
 MAX_RUNS = 10_000
@@ -215,11 +216,12 @@ def load_sweep(path: Path) -> Sweep:
     try:
         document = bounded_yaml.load(path.read_bytes())
     except OSError as error:
-        raise ConfigError([("sweep", f"sweep={str(path)[:200]!r} cannot be read: {error.strerror}")]) from error
+        name = short_repr(str(path), 200)
+        raise ConfigError([("sweep", f"sweep={name} cannot be read: {error.strerror}")]) from error
     except bounded_yaml.BoundedYamlError as error:
         raise ConfigError([("sweep", str(error))]) from error
     if not isinstance(document, dict):
-        raise ConfigError([("sweep", f"a sweep must be a mapping with preset and axes, not {repr(document)[:60]}")])
+        raise ConfigError([("sweep", f"a sweep must be a mapping with preset and axes, not {short_repr(document)}")])
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:MAX_SWEEP_NAME].strip("-")
     return parse_sweep({"name": stem} | document)
 
@@ -269,7 +271,7 @@ def _problem(detail: dict[str, Any]) -> tuple[str, str]:
     tags = {"values", "range", "number", "list", "[key]", "bool", "int", "float", "str"}
     parts = [str(part) for part in detail["loc"]]
     field = ".".join(part for i, part in enumerate(parts) if i == 0 or part not in tags) or "sweep"
-    kind, value = detail["type"], repr(detail["input"])[:60]
+    kind, value = detail["type"], short_repr(detail["input"])
     if kind == "value_error":
         message = str(detail["ctx"]["error"])
         return field, message if field == "sweep" or message.startswith(field) else f"{field}: {message}"

@@ -41,6 +41,7 @@ RATE = {"training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
         ({"seeds": 0}, "seeds=0 should be greater than or equal to 1"),
         ({"seeds": [3, 3]}, "seeds lists 3 twice"),
         ({"seeds": [0, 1, 0]}, "seeds lists 0 twice"),
+        ({"seeds": 10**99}, f"seeds=1{58 * '0'}… should be less than or equal to 100"),
         ({"seeds": [-1]}, "seeds.0=-1 should be greater than or equal to 0"),
         ({"goal": {"metric": "accuracy"}}, "goal.metric='accuracy' should be 'validation_loss', 'free_running_loss'"),
         ({"goal": {"updates": 5, "minutes": 1}}, "goal.updates=5 and goal.minutes=1.0: give one of them"),
