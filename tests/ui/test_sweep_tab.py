@@ -126,7 +126,9 @@ def test_a_file_that_names_another_preset_file_is_refused_with_what_to_do():
         ({"axes": [axis("model.nothing", "1, 2")]}, "model.nothing", "nothing"),
         ({"axes": [axis("nonsense", "1")]}, "axes.nonsense", "is not a key of presets"),
         ({"axes": [axis("model.d_model", "abc")]}, "model.d_model", "d_model='abc'"),
-        ({"axes": [axis("model.d_model", "")]}, "axes.model.d_model", "at least 1 item"),
+        ({"axes": [axis("model.d_model", "")]}, "axes.model.d_model", "axes.model.d_model is empty"),
+        ({"seeds": ""}, "seeds", "seeds is empty"),
+        ({"seeds": ","}, "seeds", "seeds is empty"),
         ({"axes": [axis("model.d_model", "16, 16")]}, "axes.model.d_model", "lists 16 twice"),
         ({"axes": [axis("model.d_ff", "16"), axis("model.d_ff", "32")]}, "axes.model.d_ff", "is there twice"),
         (

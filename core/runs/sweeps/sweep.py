@@ -237,10 +237,10 @@ def parse_sweep(document: Any) -> Sweep:
     except ValidationError as error:
         problems: dict[str, str] = {}
         details = error.errors()
-        inside = {detail["loc"][:-1] for detail in details}  # a list whose items are refused counts as empty, too
+        inside = {detail["loc"][:i] for detail in details for i in range(len(detail["loc"]))}
         for detail in details:
             if detail["type"] == "too_short" and detail["loc"] in inside:
-                continue
+                continue  # a list whose items are refused counts as empty, too
             field, message = _problem(dict(detail))
             problems.setdefault(field, message)  # a value that is none of several types has an error for each
         raise ConfigError(list(problems.items())) from error
@@ -269,7 +269,7 @@ def _is_among(value: Value, values: tuple[Value, ...]) -> bool:
 def _problem(detail: dict[str, Any]) -> tuple[str, str]:
     """Convert one pydantic error to (field, message with the value and the rule)."""
     tags = {"values", "range", "number", "list", "[key]", "bool", "int", "float", "str"}
-    parts = [str(part) for part in detail["loc"]]
+    parts = [str(part) for part in detail["loc"]] or [""]
     field = ".".join(part for i, part in enumerate(parts) if i == 0 or part not in tags) or "sweep"
     kind, value = detail["type"], short_repr(detail["input"])
     if kind == "value_error":
@@ -281,13 +281,19 @@ def _problem(detail: dict[str, Any]) -> tuple[str, str]:
         return field, f"{field} is not a known key; known keys are {', '.join(known.model_fields)}"
     if kind == "missing":
         return field, f"{field} is missing"
-    if kind == "string_pattern_mismatch" and "[key]" in parts:
+    if kind in ("too_short", "string_too_short"):
+        return field, f"{field} is empty"
+    if "[key]" in parts:
         return field, f"{field} is not a key of presets, which look like training.learning_rate"
-    if kind == "bool_type":  # the first type of a value
-        return field, f"{field}={value} should be a number, a text, true, false or null"
-    rule = detail["msg"].removeprefix("Input ").removeprefix("String ").replace(" after validation", "")
-    rule = rule.replace("Tuple should", "should").replace("a valid tuple", "a list or a range with low and high")
-    rule = rule.replace("Dictionary should", "should").replace("a valid dictionary", "a mapping")
-    if field == "name":
+    rule = re.sub(r"^(Input|String|Tuple|Dictionary) | after validation| or instance of \w+", "", detail["msg"])
+    rule = rule.replace("a valid tuple", "a list or a range with low and high")
+    rule = rule.replace("a valid dictionary", "a mapping").replace("a valid boolean", "true or false")
+    if parts[-1] == "bool":  # the first of several types of a value, each of which has an error
+        rule = "should be a finite number, a text, true, false or null"
+    elif parts[-1] == "int":
+        rule = "should be a finite number"
+    elif parts[-1] == "number" and kind == "int_type":
+        rule += " or a list of seeds"
+    elif field == "name":
         rule = f"should be a-z, 0-9 and -, at most {MAX_SWEEP_NAME} of the {MAX_NAME_LENGTH} characters of a run's name"
     return field, f"{field}={value} {rule}"

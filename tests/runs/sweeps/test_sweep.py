@@ -20,12 +20,22 @@ RATE = {"training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
     ("fields", "message"),
     [
         ({"jobs": 2}, "jobs is not a known key; known keys are name, preset"),
-        ({"axes": {}}, "axes={} should have at least 1 item"),
+        ({"axes": {}}, "axes is empty"),
+        ({"axes": {"model.d_model": []}}, "axes.model.d_model is empty"),
+        ({"axes": {5: [1]}}, "axes.5 is not a key of presets"),
+        ({"preset": ""}, "preset is empty"),
+        ({"goal": 5}, "goal=5 should be a mapping"),
+        ({"seeds": "a"}, "seeds='a' should be a valid integer or a list of seeds"),
+        ({"seeds": ["a"]}, "seeds.0='a' should be a valid integer"),
         ({"axes": {"modl.d_model": [1]}}, "axes.modl.d_model is not a key of presets"),
         ({"axes": {"model.d_model": 5}}, "axes.model.d_model=5 should be a list or a range with low and high"),
         (
             {"axes": {"model.d_model": [[1]]}},
-            "axes.model.d_model.0=[1] should be a number, a text, true, false or null",
+            "axes.model.d_model.0=[1] should be a finite number, a text, true, false or null",
+        ),
+        (
+            {"axes": {"model.dropout": [float("nan")]}},
+            "axes.model.dropout.0=nan should be a finite number, a text, true, false or null",
         ),
         ({"axes": {"model.d_model": [32, 64, 32]}}, "axes.model.d_model lists 32 twice"),
         ({"axes": {"model.dropout": [0, 0.0]}}, "axes.model.dropout lists 0.0 twice"),
@@ -61,6 +71,7 @@ def test_a_bad_sweep_is_refused_by_field_and_rule(fields, message):
     with pytest.raises(ConfigError) as refused:
         make_sweep(**fields)
     assert str(refused.value).startswith(message)
+    assert ("is empty" in str(refused.value)) == ("is empty" in message)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +83,12 @@ def test_a_bad_sweep_is_refused_by_field_and_rule(fields, message):
         ({"low": 1.0, "high": 9.0, "step": 2}, "step=2 needs integers as low and high"),
         ({"low": 1}, "axes.model.d_model.high is missing"),
         ({"low": 1, "hihg": 2}, "axes.model.d_model.hihg is not a known key; known keys are low, high, log, step"),
-        ({"low": float("nan"), "high": 1.0}, "axes.model.d_model.low=nan should be"),
+        ({"low": float("nan"), "high": 1.0}, "axes.model.d_model.low=nan should be a finite number"),
+        ({"low": 0, "high": float("inf")}, "axes.model.d_model.high=inf should be a finite number"),
+        ({"low": "a", "high": 1}, "axes.model.d_model.low='a' should be a finite number"),
+        ({"low": True, "high": 2}, "axes.model.d_model.low=True should be a finite number"),
+        ({"low": 1, "high": 2, "log": 1}, "axes.model.d_model.log=1 should be true or false"),
+        ({"low": 1, "high": 2, "step": 0.1}, "axes.model.d_model.step=0.1 should be a valid integer"),
     ],
 )
 def test_a_bad_range_is_refused(axis, message):
