@@ -125,7 +125,7 @@ def test_a_file_that_names_another_preset_file_is_refused_with_what_to_do():
         ({"name": "Über"}, "name", "should be a-z, 0-9 and -"),
         ({"axes": [axis("model.nothing", "1, 2")]}, "model.nothing", "nothing"),
         ({"axes": [axis("nonsense", "1")]}, "axes.nonsense", "is not a key of presets"),
-        ({"axes": [axis("model.d_model", "abc")]}, "model.d_model", "d_model='abc'"),
+        ({"axes": [axis("model.d_model", "abc")]}, "model.d_model", "model.d_model='abc' should be a valid integer"),
         ({"axes": [axis("model.d_model", "")]}, "axes.model.d_model", "axes.model.d_model is empty"),
         ({"seeds": ""}, "seeds", "seeds is empty"),
         ({"seeds": ","}, "seeds", "seeds is empty"),

@@ -99,13 +99,18 @@ def test_a_bad_range_is_refused(axis, message):
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"model.d_model": [32, 31]}, "model.d_model=31: model.d_model=31 must be divisible by model.num_heads=2"),
+        ({"model.d_model": [32, 31]}, "model.d_model=31 must be divisible by model.num_heads=2"),
+        (
+            {"model.d_model": [32, 31], "model.d_ff": [8]},
+            "model.d_model=31, model.d_ff=8: model.d_model=31 must be divisible by model.num_heads=2",
+        ),
         ({"model.width": [32]}, "model.width=32: model.width is not a known key"),
-        ({"training.learning_rate": [0.1, 2]}, "training.learning_rate=2: training.learning_rate=2 should be less"),
+        ({"training.learning_rate": [0.1, 2]}, "training.learning_rate=2 should be less"),
+        ({"training.learning_rate": ["abc"]}, "training.learning_rate='abc' should be a valid number"),
     ],
 )
 def test_a_grid_with_an_invalid_preset_is_refused_with_its_settings(tiny, axes, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
         grid_trials(make_sweep(axes=axes), tiny)
 
 
