@@ -22,7 +22,7 @@ from core.runs.sweeps.cluster import Cluster
 from core.runs.sweeps.driver import Driver, RunResult
 from core.runs.sweeps.folder import SweepFile, SweepFolder
 from core.runs.sweeps.processes import usable_cores
-from core.runs.sweeps.search import open_search, require_optuna
+from core.runs.sweeps.search import EXHAUSTED, open_search, require_optuna
 from core.runs.sweeps.sweep import MAX_RUNS, Sweep, base_of
 from core.runs.sweeps.trials import examined_trials
 from core.storage.errors import InputError
@@ -65,8 +65,8 @@ def run(options: argparse.Namespace) -> int:
     counts = progress.counts
     print(_summary(sweep, counts, options.checkpoints))
     begun = len(folder.records())
-    if begun < sweep.num_trials and part is None and not signals:
-        print(f"{counted(begun, 'trial')} of {sweep.num_trials:,}: no other valid settings were drawn")
+    if begun < sweep.num_trials and folder.exhausted.exists() and not signals:
+        print(f"{counted(begun, 'trial')} of {sweep.num_trials:,}: {EXHAUSTED}")
     status = "stopped" if signals else "failed" if counts["failed"] else "finished"
     if options.json:
         print(json.dumps({"sweep": sweep.name, "status": status, "runs": expected} | dict(counts)))

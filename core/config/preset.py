@@ -19,6 +19,7 @@ from core.config.sections import BlocksConfig, EncoderOnlyConfig, GRUConfig, Mod
 from core.config.tasks import TaskConfig, WatchedConfig
 from core.config.training import TrainingConfig
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr
 from core.storage.errors import LabError
 
 PRESET_FOLDER = Path(__file__).resolve().parents[2] / "presets"
@@ -327,7 +328,7 @@ def parse_preset(document: Any, *, name: str | None = None) -> Preset:
     """
     if not isinstance(document, dict):
         raise ConfigError(
-            [("preset", f"a preset must be a mapping with {', '.join(SECTIONS)}, not {_short(document)}")]
+            [("preset", f"a preset must be a mapping with {', '.join(SECTIONS)}, not {short_repr(document)}")]
         )
     if name is not None:
         document = {"name": name} | document
@@ -346,7 +347,7 @@ def load_preset(name: str) -> Preset:
     if name in ADDED_PRESETS:
         return ADDED_PRESETS[name]
     if name not in preset_names():
-        raise ConfigError([("preset", f"preset={_short(name)} is not one of {', '.join(preset_names())}")])
+        raise ConfigError([("preset", f"preset={short_repr(name)} is not one of {', '.join(preset_names())}")])
     return read_preset((PRESET_FOLDER / f"{name}.yaml").read_bytes(), name=name)
 
 
@@ -358,7 +359,7 @@ def load_preset_file(path: Path) -> Preset:
     Raises:
         ConfigError: the file cannot be read or is no valid preset.
     """
-    label = f"preset={_short(str(path))}"
+    label = f"preset={short_repr(str(path))}"
     try:
         return read_preset(path.read_bytes(), name=_name_from(path.stem))
     except OSError as error:
@@ -473,7 +474,7 @@ def _problem(detail: ErrorDetails) -> tuple[str, str]:
     message = message.removeprefix("Input ").removeprefix("String ")
     if kind == "string_pattern_mismatch" and field == "name":
         message = f"should be a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
-    return field, f"{field}={_short(detail['input'])} {message}"
+    return field, f"{field}={short_repr(detail['input'])} {message}"
 
 
 def _family_problem(section: str, values: dict) -> tuple[str, str]:
@@ -481,7 +482,7 @@ def _family_problem(section: str, values: dict) -> tuple[str, str]:
     field = f"{section}.family"
     if "family" not in values:
         return field, f"{field} is missing; it should be {known}"
-    message = f"{field}={_short(values['family'])} should be {known}"
+    message = f"{field}={short_repr(values['family'])} should be {known}"
     is_name = isinstance(values["family"], str)
     return field, message + "; a family of your own needs the file that registers it: --plugin FILE" * is_name
 
@@ -495,12 +496,3 @@ def _without_tag(location: tuple) -> tuple:
 def _known_keys(location: tuple) -> str:
     owner = section_class(*location[:2]) if len(location) > 1 else Preset
     return f"; known keys are {', '.join(owner.model_fields)}"
-
-
-def _short(value: Any) -> str:
-    """Return the repr of a value, shortened for a message."""
-    try:
-        text = repr(value)
-    except ValueError:  # an int with more digits than Python converts
-        text = f"a number of {value.bit_length()} bits"
-    return text if len(text) <= 60 else text[:57] + "..."

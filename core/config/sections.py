@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from core.config.counting import counted
+from core.storage.error_messages import short_repr
 
 FIXED = "fixed"  # marks fields that the preset sets and the user does not edit
 
@@ -201,8 +202,8 @@ class BlocksConfig(Section):
             name = getattr(self, f"{kind}_block")
             if name not in blocks:
                 raise ValueError(
-                    f"model.{kind}_block={name[:60]!r} should be {' or '.join(map(repr, blocks))}; a block of your own "
-                    "needs the file that registers it: --plugin FILE"
+                    f"model.{kind}_block={short_repr(name)} should be {' or '.join(map(repr, blocks))}; a block of "
+                    "your own needs the file that registers it: --plugin FILE"
                 )
         return self
 

@@ -8,6 +8,7 @@ from pydantic_core import ErrorDetails
 
 from core.config import ConfigError
 from core.config.sections import Section
+from core.storage.error_messages import short_repr
 
 
 class _BaseStrategy(Section):
@@ -119,5 +120,4 @@ def _problem(detail: ErrorDetails, fields: dict[str, FieldInfo]) -> tuple[str, s
     if detail["type"] == "extra_forbidden":
         settings = ", ".join(sorted(fields.keys() - {"kind"}))
         message = f"is not a setting of {fields['kind'].default}, which has {settings}"
-    value = f"{detail['input']!r:.60}"
-    return setting, f"{setting}={value} {message}"
+    return setting, f"{setting}={short_repr(detail['input'])} {message}"

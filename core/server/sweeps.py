@@ -18,12 +18,12 @@ from core.runs.sweeps.checks import check_sweep
 from core.runs.sweeps.driver import Driver, RunResult
 from core.runs.sweeps.folder import SweepError, SweepFile, SweepFolder, TrialRecord, sweep_names
 from core.runs.sweeps.processes import usable_cores
-from core.runs.sweeps.search import open_search, require_optuna
+from core.runs.sweeps.search import EXHAUSTED, open_search, require_optuna
 from core.runs.sweeps.sweep import MAX_RUNS
 from core.runs.sweeps.table import Row, SweepTable, sweep_table
 from core.runs.sweeps.trials import examined_trials
 from core.storage.cache import FileCache
-from core.storage.error_messages import explain_error
+from core.storage.error_messages import explain_error, short_repr
 from core.storage.errors import LabError
 
 TABLE_SECONDS = 1.0  # for which a table is kept: it is asked for again and again
@@ -37,7 +37,7 @@ class SweepProgress:
     Attributes:
         table: its trials that have begun.
         status: "training" here, "stopping", "elsewhere" if other processes train runs of it, or "idle".
-        error: why the last training ended, if it did not end well.
+        error: why the last training ended, if it failed or drew fewer trials than it should.
         running: names of the runs that are being trained.
         room: number of processes that may train now, beside the page's own trainings; None if it is not training here.
         jobs: number of processes that it was started with; None if it is not training here.
@@ -56,10 +56,9 @@ class SweepProgress:
     def counts(self) -> dict[str, int]:
         """Number of trials that are complete, pruned, stopped, failed, running and waiting, and of all."""
         counted = Counter(_state_of(row, self.running) for row in self.table.rows)
-        states = ("complete", "pruned", "stopped", "failed", "running")
-        total = self.table.file.sweep.num_trials
-        known = {state: counted[state] for state in states}
-        return known | {"waiting": max(0, total - sum(known.values())), "total": total}
+        states = ("complete", "pruned", "stopped", "failed", "running", "waiting")
+        counted["waiting"] += self.table.num_unbegun
+        return {state: counted[state] for state in states} | {"total": self.table.file.sweep.num_trials}
 
 
 class _Session:
@@ -153,6 +152,9 @@ class Sweeps:
         if not 1 <= jobs <= cores:
             rule = f"jobs={jobs} must be from 1 to {cores}, the number of cores that this process may use"
             raise ConfigError([("jobs", rule)])
+        if gpus := file.sweep.resources.gpus:
+            rule = f"resources.gpus={gpus:g} needs a Ray cluster, which sweeps of the page do not use"
+            raise ConfigError([("resources", rule)])
         if file.sweep.needs_optuna:
             require_optuna(file.sweep)
         trials = examined_trials(file.sweep, file.base)
@@ -213,7 +215,7 @@ class Sweeps:
         if session is None or session.file.sweep.name != name:
             raise SweepError(f"sweep={name!r} is not being trained here, so no trial of it can be stopped")
         if trial not in SweepFolder(self.root, name).records():
-            raise SweepError(f"trial={trial[:60]!r}: the sweep has not begun such a trial")
+            raise SweepError(f"trial={short_repr(trial)}: the sweep has not begun such a trial")
         session.driver.stop_trial(trial)
 
     def stop_run(self, run: str) -> bool:
@@ -227,11 +229,12 @@ class Sweeps:
     def progress(self, name: str) -> SweepProgress:
         """Return how far a sweep is; SweepError if there is no such sweep, or a file of it is damaged."""
         table, session = self.table(name), self._session
+        early = EXHAUSTED if table.is_exhausted else ""
         if session is None or session.file.sweep.name != name:
             running = self._training_elsewhere(table)
-            return SweepProgress(table, "elsewhere" if running else "idle", "", running, None, None, None)
+            return SweepProgress(table, "elsewhere" if running else "idle", early, running, None, None, None)
         if not session.thread.is_alive():
-            return SweepProgress(table, "idle", session.error, [], None, None, None)
+            return SweepProgress(table, "idle", session.error or early, [], None, None, None)
         status = "stopping" if session.is_stopping else "training"
         room = min(session.jobs, self.room())
         return SweepProgress(table, status, "", session.driver.training(), room, session.jobs, session.seconds_left)

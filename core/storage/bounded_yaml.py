@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from core.storage.error_messages import short_repr
+
 MAX_BYTES = 64 * 1024
 MAX_EVENTS = 2_000
 MAX_DEPTH = 8
@@ -109,9 +111,8 @@ def _check_scalar(event: yaml.ScalarEvent, line: int) -> None:
     if is_integer and len(event.value) > MAX_DIGITS:
         raise BoundedYamlError(f"a number of {len(event.value)} digits (line {line})")
     if is_plain and _OTHER_BASE.fullmatch(event.value):
-        raise BoundedYamlError(
-            f"{event.value[:20]} is an octal or base-60 number in YAML; write it in decimal (line {line})"
-        )
+        value = short_repr(event.value, 24)
+        raise BoundedYamlError(f"{value} is an octal or base-60 number in YAML; write it in decimal (line {line})")
 
 
 def _one_line(error: Exception) -> str:

@@ -4,6 +4,7 @@ import errno
 import re
 import traceback
 from pathlib import Path
+from typing import Any
 
 from core.storage.errors import LabError
 
@@ -32,6 +33,15 @@ def bounded(message: str) -> str:
         rf"\S{{{_MAX_WORD + 1},}}", lambda word: f"{word[0][:_SHOWN]}… ({len(word[0]):,} characters)", message
     )
     return words if len(words) <= _MAX_MESSAGE else f"{words[:_MAX_MESSAGE]}…"
+
+
+def short_repr(value: Any, most: int = 60) -> str:
+    """Return the repr of a value for a message; a long one ends with "…"."""
+    try:
+        text = repr(value)
+    except ValueError:  # an int with more digits than Python converts
+        text = f"a number of {value.bit_length()} bits"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def is_machine_fault(error: BaseException) -> bool:

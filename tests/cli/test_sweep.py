@@ -193,6 +193,15 @@ def test_a_search_is_drawn_trained_and_shown(lab, file):
     assert len(lab("sweep-table", "s")[1].splitlines()) == 3
 
 
+def test_a_search_that_draws_no_other_settings_says_so_and_lacks_no_trial(lab, file):
+    pytest.importorskip("optuna")
+    code, output, errors = lab("sweep", file(f"search: random\ntrials: 5\n{AXES}", seeds=1))
+    assert (code, errors) == (0, "")
+    assert output.splitlines()[-1] == "2 trials of 5: no other valid settings were drawn"
+    code, output, errors = lab("sweep-best", "s", "--sequences", "20", "--json")
+    assert (code, errors, last_json(output)["open_trials"]) == (0, "", 0)
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [

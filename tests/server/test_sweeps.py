@@ -142,6 +142,19 @@ def test_an_error_of_the_driver_is_shown_and_another_sweep_can_start(runs, tiny,
     assert runs.sweeps.progress("s").counts["complete"] == 2
 
 
+def test_a_search_that_draws_no_other_settings_ends_and_nothing_waits(runs, tiny, root):
+    pytest.importorskip("optuna")
+    Held.release.set()
+    for trials in (5, 6):  # and so does one that is extended
+        sweep = make_sweep(axes={"model.norm": ["pre", "post"]}, search="random", trials=trials)
+        file = SweepFile(sweep=sweep, base=tiny.with_changes({"training.steps": 4}))
+        runs.sweeps.start(file, jobs=1, pairs=None, extend=True)
+        wait_for(lambda: status(runs) == "idle")
+        for progress in (runs.sweeps.progress("s"), Runs(root).sweeps.progress("s")):
+            assert progress.error == "no other valid settings were drawn"
+            assert progress.counts | {"complete": 2, "waiting": 0, "total": trials} == progress.counts
+
+
 def test_visitors_have_no_sweeps(runs):
     with pytest.raises(UnavailableError, match="switched off on a public server"):
         _ = VisitorRuns(runs, lambda: Visitor("anna")).sweeps

@@ -3,7 +3,7 @@
 import pytest
 
 from core.__main__ import main
-from core.storage.error_messages import bounded
+from core.storage.error_messages import bounded, short_repr
 
 LONG = "k" * 10_000
 
@@ -13,6 +13,14 @@ def test_long_words_and_long_messages_are_cut_off():
     assert len(bounded("word " * 10_000)) < 5_000
     usual = "--set training.steps=0: it must be at least 1"
     assert bounded(usual) == usual
+
+
+def test_a_value_of_which_not_all_is_shown_ends_with_an_ellipsis():
+    assert short_repr([1.5, "a"]) == "[1.5, 'a']"
+    assert short_repr(10**59) == "1" + 59 * "0"
+    assert short_repr(10**60) == "1" + 58 * "0" + "…"
+    assert short_repr(LONG, 10) == "'kkkkkkkk…"
+    assert short_repr(1 << 100_000) == "a number of 100001 bits"
 
 
 @pytest.mark.parametrize(

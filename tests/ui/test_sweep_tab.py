@@ -9,7 +9,7 @@ import pytest
 from core.config import ConfigError, load_preset
 from core.runs.estimate import TrainingTime
 from core.runs.sweeps.folder import SweepFile
-from core.runs.sweeps.sweep import Range, load_sweep
+from core.runs.sweeps.sweep import Range, Resources, load_sweep
 from core.runs.sweeps.table import sweep_table
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
@@ -64,20 +64,23 @@ def problems(view, **fields: Any) -> dict[str, str]:
 # ---- what the form stands for
 
 
-def test_texts_become_the_values_that_the_command_line_reads(tmp_path: Path):
+@pytest.mark.parametrize(("typed", "seeds"), [("3, 4", (3, 4)), ("[7]", (7,)), ("7,", (7,)), ("7", 7)])
+def test_texts_become_the_values_that_the_command_line_reads(tmp_path: Path, typed: str, seeds: Any):
     axes = [
         axis("training.learning_rate", kind="log", low="1e-4", high="0.01"),
         axis("model.d_model", kind="range", low="16", high="64", step="16"),
         axis("model.norm", "pre, post"),
         axis("model.tie_embeddings", "true; false"),
     ]
-    fields = {"search": "tpe", "trials": "20", "budget": "updates", "amount": "40", "metric": "exact_match"}
-    file = file_of(axes=axes, seeds="3, 4", pruning="halving", base=base(changes=SHORT), **fields)
+    fields: dict[str, Any] = {"search": "tpe", "trials": "20", "budget": "updates", "amount": "40"}
+    fields |= {"metric": "exact_match", "resources": {"cpus": 0.5, "memory_mb": 300}}
+    file = file_of(axes=axes, seeds=typed, pruning="halving", base=base(changes=SHORT), **fields)
     sweep = file.sweep
     assert sweep.axes["training.learning_rate"] == Range(low=0.0001, high=0.01, log=True)
     assert sweep.axes["model.d_model"] == Range(low=16, high=64, step=16)
     assert (sweep.axes["model.norm"], sweep.axes["model.tie_embeddings"]) == (("pre", "post"), (True, False))
-    assert (sweep.seeds, sweep.goal.updates, sweep.trials) == ((3, 4), 40, 20)
+    assert (sweep.seeds, sweep.goal.updates, sweep.trials) == (seeds, 40, 20)
+    assert sweep.resources == Resources(cpus=0.5, memory_mb=300)
     assert "training.steps" not in sweep.set  # the updates replace them
     path = tmp_path / "s.yaml"
     path.write_text(as_yaml(file))
@@ -122,8 +125,10 @@ def test_a_file_that_names_another_preset_file_is_refused_with_what_to_do():
         ({"name": "Über"}, "name", "should be a-z, 0-9 and -"),
         ({"axes": [axis("model.nothing", "1, 2")]}, "model.nothing", "nothing"),
         ({"axes": [axis("nonsense", "1")]}, "axes.nonsense", "is not a key of presets"),
-        ({"axes": [axis("model.d_model", "abc")]}, "model.d_model", "d_model='abc'"),
-        ({"axes": [axis("model.d_model", "")]}, "axes.model.d_model", "at least 1 item"),
+        ({"axes": [axis("model.d_model", "abc")]}, "model.d_model", "model.d_model='abc' should be a valid integer"),
+        ({"axes": [axis("model.d_model", "")]}, "axes.model.d_model", "axes.model.d_model is empty"),
+        ({"seeds": ""}, "seeds", "seeds is empty"),
+        ({"seeds": ","}, "seeds", "seeds is empty"),
         ({"axes": [axis("model.d_model", "16, 16")]}, "axes.model.d_model", "lists 16 twice"),
         ({"axes": [axis("model.d_ff", "16"), axis("model.d_ff", "32")]}, "axes.model.d_ff", "is there twice"),
         (
@@ -143,6 +148,8 @@ def test_a_file_that_names_another_preset_file_is_refused_with_what_to_do():
         ),
         ({"seeds": "many"}, "seeds", "seeds='many' is not a number"),
         ({"seeds": "1.5"}, "seeds", "is not a whole number"),
+        ({"seeds": "1.5" + 50 * "5"}, "seeds", f"seeds='1.5{35 * '5'}… is not a number"),
+        ({"seeds": "1e99"}, "seeds", "… should be less than or equal to 100"),
         ({"search": "random", "trials": "1000000000"}, "trials", "less than or equal to 10000"),
         ({"search": "random", "trials": "9999", "seeds": "100"}, "trials", "at most 10,000 are allowed"),
         ({"search": "tpe", "trials": ""}, "trials", "trials is empty"),
@@ -201,6 +208,11 @@ def test_a_long_sweep_asks_first_and_a_short_one_trains(view, monkeypatch):
     assert [run["status"] for run in trial["runs"]] == ["finished", "finished"]
     curve = call(view, "curves", {"sweep": "s", "trials": [name]})["curves"][0]
     assert (curve["at"], curve["seeds"], len(curve["sd"])) == ([0, 4, 8], 2, 3)
+    for same in ({"resources": {"cpus": 2}}, {"seeds": "[0, 1]"}):  # which adds no run, so nothing is asked
+        assert call(view, "start", {"draft": short | same}) == {"sweep": "s"}
+        wait_for(lambda: call(view, "progress", {"sweep": "s"})["status"] == "idle")
+    refused = call(view, "start", {"draft": short | {"resources": {"gpus": 1}}})["problems"]
+    assert refused == [("resources", "resources.gpus=1 needs a Ray cluster, which sweeps of the page do not use")]
     more = draft(base=base(changes=SHORT), seeds="3")
     assert "is extended to 6" in call(view, "start", {"draft": more})["question"]
     call(view, "start", {"draft": more, "sure": True})
@@ -208,7 +220,7 @@ def test_a_long_sweep_asks_first_and_a_short_one_trains(view, monkeypatch):
     other = draft(base=base(changes=SHORT), metric="exact_match")
     ((where, message),) = call(view, "start", {"draft": other, "sure": True})["problems"]
     assert where == "goal"
-    assert "Give the new sweep another name" in message
+    assert message.endswith("only seeds, values and trials can be added. Give the new sweep another name")
 
 
 def test_answers_about_hundreds_of_trials_are_small(root: Path):

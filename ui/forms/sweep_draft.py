@@ -1,6 +1,7 @@
 """A sweep as the form on the Sweep tab holds it, in texts, and as the document that it stands for."""
 
 import math
+import re
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
@@ -8,9 +9,10 @@ from pydantic import Field, ValidationError
 
 from core.config import ConfigError, Preset, load_preset, preset_names
 from core.runs.sweeps.folder import SweepFile
-from core.runs.sweeps.sweep import SEED, STEPS, Metric, Range, Sweep, Value, parse_sweep
+from core.runs.sweeps.sweep import SEED, STEPS, Metric, Range, Resources, Sweep, Value, parse_sweep
 from core.runs.sweeps.trials import value_text
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr
 from ui.components.component import Request
 from ui.forms.setting_controls import settings_of, value_in
 
@@ -49,6 +51,7 @@ class SweepDraft(Request):
 
     Attributes:
         budget: "preset" trains as long as the base preset says, the others for ``amount``.
+        resources: those of the sweep that was opened, which the form does not show.
     """
 
     name: _Text
@@ -62,6 +65,7 @@ class SweepDraft(Request):
     trials: _Text = ""
     pruning: _Text = "none"
     jobs: _Text = "1"
+    resources: Resources = Resources()
 
 
 def base_of_preset(base: Preset, current: Preset) -> dict[str, Any]:
@@ -153,13 +157,14 @@ def draft_of(file: SweepFile) -> dict[str, Any]:
         "name": sweep.name,
         "base": base_data(sweep.preset, file.base, dict(sweep.set)),
         "axes": [_axis_draft(key, axis) for key, axis in sweep.axes.items()],
-        "seeds": str(sweep.seeds) if isinstance(sweep.seeds, int) else ", ".join(map(str, sweep.seeds)),
+        "seeds": str(list(sweep.seeds)) if isinstance(sweep.seeds, tuple) else str(sweep.seeds),
         "metric": goal.metric,
         "budget": budget,
         "amount": "" if amount is None else f"{amount:g}" if isinstance(amount, float) else str(amount),
         "search": sweep.search,
         "trials": "" if sweep.trials is None else str(sweep.trials),
         "pruning": sweep.pruning,
+        "resources": sweep.resources.model_dump(),
     }
 
 
@@ -178,7 +183,7 @@ def opened(text: str, base: BaseDraft) -> SweepFile:
     except bounded_yaml.BoundedYamlError as error:
         raise ConfigError([("sweep", str(error))]) from error
     if not isinstance(document, dict):
-        raise ConfigError([("sweep", f"a sweep must be a mapping with preset and axes, not {repr(document)[:60]}")])
+        raise ConfigError([("sweep", f"a sweep must be a mapping with preset and axes, not {short_repr(document)}")])
     sweep = parse_sweep({"name": "sweep"} | document)
     if not sweep.preset.endswith((".yaml", ".yml")):
         return SweepFile(sweep=sweep, base=load_preset(sweep.preset))
@@ -223,6 +228,7 @@ def _document(draft: SweepDraft, base: Preset, problems: list[tuple[str, str]]) 
         "goal": {key: value for key, value in goal.items() if value is not None},
         "search": draft.search,
         "pruning": draft.pruning,
+        "resources": draft.resources,
     }
     if draft.search != "grid":
         document["trials"] = _whole("trials", draft.trials, problems)
@@ -230,11 +236,10 @@ def _document(draft: SweepDraft, base: Preset, problems: list[tuple[str, str]]) 
 
 
 def _seeds(draft: SweepDraft, base: Preset, problems: list[tuple[str, str]]) -> int | list[int]:
-    """Return how many seeds, or which: one number is how many, from the preset's on."""
-    words = _words(draft.seeds)
-    if len(words) != 1:
-        return [seed for each in words if (seed := _whole("seeds", each, problems)) is not None]
-    count = _whole("seeds", words[0], problems) or 0
+    """Return how many seeds, from the preset's on; or which, if the text has a bracket or several parts."""
+    if re.search(r"[\[,;\n]", draft.seeds):
+        return [seed for each in _words(draft.seeds) if (seed := _whole("seeds", each, problems)) is not None]
+    count = _whole("seeds", draft.seeds, problems) or 0
     first = draft.base.set.get(SEED, base.training.seed)
     if first == base.training.seed or not isinstance(first, int) or not 1 <= count <= 100:
         return count
@@ -302,7 +307,7 @@ def _parsed(word: str) -> int | float | None:
 def _number(field: str, text: str, problems: list[tuple[str, str]]) -> int | float | None:
     number = _parsed(text)
     if number is None:
-        said = f"{field} is empty" if not text.strip() else f"{field}={text.strip()[:40]!r} is not a number"
+        said = f"{field} is empty" if not text.strip() else f"{field}={short_repr(text.strip(), 40)} is not a number"
         problems.append((field, said))
     return number
 
@@ -311,7 +316,7 @@ def _whole(field: str, text: str, problems: list[tuple[str, str]]) -> int | None
     number = _number(field, text, problems)
     if isinstance(number, float):
         if not number.is_integer():
-            problems.append((field, f"{field}={text.strip()[:40]!r} is not a whole number"))
+            problems.append((field, f"{field}={short_repr(text.strip(), 40)} is not a whole number"))
             return None
         return int(number)
     return number

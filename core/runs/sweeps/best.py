@@ -112,5 +112,4 @@ def _figures(evaluations: list[Evaluation]) -> dict[Metric, TestFigure]:
 
 
 def _open_trials(table: SweepTable) -> int:
-    begun = sum(not row.is_complete and row.pruned is None for row in table.rows)
-    return begun + max(0, table.file.sweep.num_trials - len(table.rows))
+    return table.num_unbegun + sum(not row.is_complete and row.pruned is None for row in table.rows)

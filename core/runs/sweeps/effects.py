@@ -90,18 +90,25 @@ def bins_of(values: Sequence[Value], most: int) -> list[Bin]:
     different = sorted(set(values), key=lambda value: (isinstance(value, str), str(type(value)), value))
     numbers = [value for value in different if isinstance(value, int | float) and not isinstance(value, bool)]
     if len(different) <= most or len(numbers) < len(different):
-        return [Bin(_text(value), frozenset([value])) for value in different]
+        return _labeled([[value] for value in different])
     ordered = sorted(value for value in values if isinstance(value, int | float))
-    bins: list[Bin] = []
+    parts: list[list[Value]] = []
     taken: set[Value] = set()
     for i in range(most):
-        part = set(ordered[len(ordered) * i // most : len(ordered) * (i + 1) // most]) - taken
-        taken |= part
+        part = sorted(set(ordered[len(ordered) * i // most : len(ordered) * (i + 1) // most]) - taken)
+        taken.update(part)
         if part:
-            low, high = min(part), max(part)
-            bins.append(Bin(_text(low) if low == high else f"{_text(low)} to {_text(high)}", frozenset(part)))
-    return bins
+            parts.append([*part])
+    return _labeled(parts)
 
 
-def _text(value: Value) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _labeled(parts: Sequence[Sequence[Value]]) -> list[Bin]:
+    """Return a bin for each part, which is sorted, with as many digits as tell the ends of all parts apart."""
+    ends = {end for part in parts for end in (part[0], part[-1]) if isinstance(end, float)}
+    digits = next(count for count in range(3, 18) if len({_text(end, count) for end in ends}) == len(ends))
+    labels = [dict.fromkeys(_text(end, digits) for end in (part[0], part[-1])) for part in parts]
+    return [Bin(" to ".join(label), frozenset(part)) for label, part in zip(labels, parts, strict=True)]
+
+
+def _text(value: Value, digits: int) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

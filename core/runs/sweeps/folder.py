@@ -3,6 +3,7 @@
 sweep.json       the sweep and its base preset (``SweepFile``)
 trials/          a file for each trial that was begun: its settings, and whether it was pruned (``TrialRecord``)
 journal.log      Optuna's journal, if trials are drawn or pruned
+exhausted        empty; there if no other valid settings were drawn, so that the search ended early
 .lock            held while trials are drawn, so that several processes can share a sweep
 
 A run's name has no dot, so a sweep's folder is never taken for a run. What was trained stands in the runs themselves;
@@ -25,6 +26,7 @@ from core.runs import ACTIVE, RunError, RunFolder, RunInfo
 from core.runs.sweeps.sweep import Range, Settings, Sweep
 from core.runs.sweeps.trials import run_name
 from core.storage.atomic import write_atomically
+from core.storage.error_messages import short_repr
 from core.storage.errors import LabError
 
 RunState = Literal["new", "done", "busy", "broken off", "failed"]
@@ -87,7 +89,7 @@ class SweepFolder:
         try:
             RunFolder(root, name)
         except RunError as error:
-            raise SweepError(f"sweep={name[:60]!r} is not a valid name: use a-z, 0-9 and -") from error
+            raise SweepError(f"sweep={short_repr(name)} is not a valid name: use a-z, 0-9 and -") from error
         self.root, self.name = root, name
         self.path = root / f"{name}{_SUFFIX}"
 
@@ -95,6 +97,11 @@ class SweepFolder:
     def journal(self) -> Path:
         """Path of Optuna's journal, which may not exist."""
         return self.path / "journal.log"
+
+    @property
+    def exhausted(self) -> Path:
+        """Path of an empty file, which exists if no other valid settings were drawn, so that the search ended early."""
+        return self.path / "exhausted"
 
     def read(self) -> SweepFile:
         """Read the sweep and its base preset.
@@ -130,9 +137,7 @@ class SweepFolder:
                 old = self.read()
                 if old == file:
                     return
-                resources = {"resources": file.sweep.resources}  # they change no result
-                if old.model_copy(update={"sweep": old.sweep.model_copy(update=resources)}) != file:
-                    check_extension(old, file, extend=extend)
+                check_extension(old, file, extend=extend)
             write_atomically(self.path / "sweep.json", file.model_dump_json(indent=1).encode())
 
     @contextmanager
@@ -206,6 +211,11 @@ def is_done(info: RunInfo, sweep: Sweep) -> bool:
 def check_extension(old: SweepFile, new: SweepFile, *, extend: bool) -> None:
     """Refuse a sweep that changes anything but adds seeds, values to the lists of a grid, or trials to a search.
 
+    Resources may change: no result depends on them.
+
+    Args:
+        extend: allow more runs than the sweep was begun with.
+
     Raises:
         ConfigError: naming the first field that differs, and the rule.
     """
@@ -227,9 +237,9 @@ def check_extension(old: SweepFile, new: SweepFile, *, extend: bool) -> None:
         raise _refused(name, "seeds", f"the first seed must stay {old.seeds[0]}")
     if (old.sweep.trials or 0) > (new.sweep.trials or 0):
         raise _refused(name, "trials", f"{new.sweep.trials} are fewer than the {old.sweep.trials} it was begun with")
-    if not extend:
+    if new.sweep.num_runs > old.sweep.num_runs and not extend:
         raise ConfigError(
-            [("sweep", f"sweep={name!r} has other seeds, values or trials than when it was begun; pass --extend")]
+            [("sweep", f"sweep={name!r} has more seeds, values or trials than when it was begun; pass --extend")]
         )
 
 
@@ -244,5 +254,5 @@ def _check_axis(name: str, key: str, old: tuple | Range, new: Sweep) -> None:
 
 
 def _refused(name: str, field: str, reason: str) -> ConfigError:
-    message = f"{field}: {reason}; --extend adds seeds, values and trials only. Give the new sweep another name"
+    message = f"{field}: {reason}; only seeds, values and trials can be added. Give the new sweep another name"
     return ConfigError([(field, f"sweep={name!r}: {message}")])

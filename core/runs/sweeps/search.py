@@ -18,6 +18,7 @@ from core.runs.sweeps.trials import Trial, grid_trials, is_integer_key, trial_of
 from core.storage.optional_imports import require_package
 
 MAX_ATTEMPTS = 100  # draws in a row that give no new trial, after which a search ends
+EXHAUSTED = "no other valid settings were drawn"
 _REDUCTION = 3  # of so many trials that reach a rung, pruning lets one go on
 
 
@@ -99,6 +100,7 @@ class OptunaSearch:
                     return None
                 if trial := self._drawn():
                     return trial
+            self._folder.exhausted.touch()
         return None
 
     def report(self, trial: Trial, number: int, value: float | None) -> bool:
@@ -162,9 +164,8 @@ class OptunaSearch:
         trials = self._study.get_trials(deepcopy=False)
         numbers = {record.number for record in records.values()}
         if lacking := next((name for name, each in records.items() if (each.number or 0) >= len(trials)), None):
-            raise SweepError(
-                f"sweep={self._sweep.name!r}: its storage lacks {lacking}; pass the --storage that it was begun with"
-            )
+            reason = "continue it with the command and the storage that it was begun with"
+            raise SweepError(f"sweep={self._sweep.name!r}: its storage lacks {lacking}; {reason}")
         for trial in trials:
             if trial.number in numbers:
                 continue
@@ -208,6 +209,7 @@ class OptunaSearch:
     def _begin(self, trial: Trial, asked: Any) -> None:
         self._folder.write_record(trial.name, TrialRecord(settings=trial.settings, number=asked.number))
         self._running[trial.name] = asked
+        self._folder.exhausted.unlink(missing_ok=True)
 
     def _sampler(self, number: int) -> Any:
         """Return a sampler for one trial: with a seed of its own, so that a resumed search repeats no draw."""

@@ -14,6 +14,7 @@ from core.config import MAX_NAME_LENGTH, SECTIONS, ConfigError, Preset, load_pre
 from core.config.counting import counted
 from core.config.sections import Section
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr
 
 MAX_SWEEP_NAME = 20
 MAX_RUNS = 10_000
@@ -192,8 +193,8 @@ class Sweep(Section):
         if not isinstance(self.seeds, int):
             lists["seeds"] = self.seeds
         for key, values in lists.items():
-            if double := next((value for i, value in enumerate(values) if _is_among(value, values[:i])), None):
-                raise ValueError(f"{key} lists {double!r} twice")
+            if doubles := [value for i, value in enumerate(values) if _is_among(value, values[:i])]:
+                raise ValueError(f"{key} lists {doubles[0]!r} twice")
         return self
 
     @model_validator(mode="after")
@@ -215,11 +216,12 @@ def load_sweep(path: Path) -> Sweep:
     try:
         document = bounded_yaml.load(path.read_bytes())
     except OSError as error:
-        raise ConfigError([("sweep", f"sweep={str(path)[:200]!r} cannot be read: {error.strerror}")]) from error
+        name = short_repr(str(path), 200)
+        raise ConfigError([("sweep", f"sweep={name} cannot be read: {error.strerror}")]) from error
     except bounded_yaml.BoundedYamlError as error:
         raise ConfigError([("sweep", str(error))]) from error
     if not isinstance(document, dict):
-        raise ConfigError([("sweep", f"a sweep must be a mapping with preset and axes, not {repr(document)[:60]}")])
+        raise ConfigError([("sweep", f"a sweep must be a mapping with preset and axes, not {short_repr(document)}")])
     stem = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")[:MAX_SWEEP_NAME].strip("-")
     return parse_sweep({"name": stem} | document)
 
@@ -235,10 +237,10 @@ def parse_sweep(document: Any) -> Sweep:
     except ValidationError as error:
         problems: dict[str, str] = {}
         details = error.errors()
-        inside = {detail["loc"][:-1] for detail in details}  # a list whose items are refused counts as empty, too
+        inside = {detail["loc"][:i] for detail in details for i in range(len(detail["loc"]))}
         for detail in details:
             if detail["type"] == "too_short" and detail["loc"] in inside:
-                continue
+                continue  # a list whose items are refused counts as empty, too
             field, message = _problem(dict(detail))
             problems.setdefault(field, message)  # a value that is none of several types has an error for each
         raise ConfigError(list(problems.items())) from error
@@ -267,9 +269,9 @@ def _is_among(value: Value, values: tuple[Value, ...]) -> bool:
 def _problem(detail: dict[str, Any]) -> tuple[str, str]:
     """Convert one pydantic error to (field, message with the value and the rule)."""
     tags = {"values", "range", "number", "list", "[key]", "bool", "int", "float", "str"}
-    parts = [str(part) for part in detail["loc"]]
+    parts = [str(part) for part in detail["loc"]] or [""]
     field = ".".join(part for i, part in enumerate(parts) if i == 0 or part not in tags) or "sweep"
-    kind, value = detail["type"], repr(detail["input"])[:60]
+    kind, value = detail["type"], short_repr(detail["input"])
     if kind == "value_error":
         message = str(detail["ctx"]["error"])
         return field, message if field == "sweep" or message.startswith(field) else f"{field}: {message}"
@@ -279,13 +281,19 @@ def _problem(detail: dict[str, Any]) -> tuple[str, str]:
         return field, f"{field} is not a known key; known keys are {', '.join(known.model_fields)}"
     if kind == "missing":
         return field, f"{field} is missing"
-    if kind == "string_pattern_mismatch" and "[key]" in parts:
+    if kind in ("too_short", "string_too_short"):
+        return field, f"{field} is empty"
+    if "[key]" in parts:
         return field, f"{field} is not a key of presets, which look like training.learning_rate"
-    if kind == "bool_type":  # the first type of a value
-        return field, f"{field}={value} should be a number, a text, true, false or null"
-    rule = detail["msg"].removeprefix("Input ").removeprefix("String ").replace(" after validation", "")
-    rule = rule.replace("Tuple should", "should").replace("a valid tuple", "a list or a range with low and high")
-    rule = rule.replace("Dictionary should", "should").replace("a valid dictionary", "a mapping")
-    if field == "name":
+    rule = re.sub(r"^(Input|String|Tuple|Dictionary) | after validation| or instance of \w+", "", detail["msg"])
+    rule = rule.replace("a valid tuple", "a list or a range with low and high")
+    rule = rule.replace("a valid dictionary", "a mapping").replace("a valid boolean", "true or false")
+    if parts[-1] == "bool":  # the first of several types of a value, each of which has an error
+        rule = "should be a finite number, a text, true, false or null"
+    elif parts[-1] == "int":
+        rule = "should be a finite number"
+    elif parts[-1] == "number" and kind == "int_type":
+        rule += " or a list of seeds"
+    elif field == "name":
         rule = f"should be a-z, 0-9 and -, at most {MAX_SWEEP_NAME} of the {MAX_NAME_LENGTH} characters of a run's name"
     return field, f"{field}={value} {rule}"

@@ -96,10 +96,17 @@ class SweepTable:
     Attributes:
         file: the sweep and its base preset.
         rows: complete trials first, the best first; then the others.
+        is_exhausted: whether there are fewer than the sweep should have, because no other valid settings were drawn.
     """
 
     file: SweepFile
     rows: tuple[Row, ...]
+    is_exhausted: bool
+
+    @property
+    def num_unbegun(self) -> int:
+        """Number of trials that are still to begin."""
+        return 0 if self.is_exhausted else max(0, self.file.sweep.num_trials - len(self.rows))
 
     @property
     def axes(self) -> list[str]:
@@ -155,7 +162,8 @@ def sweep_table(
     def order(row: Row) -> tuple[bool, bool, float]:
         return not row.is_complete or row.pruned is not None, row.mean is None, sign * (row.mean or 0.0)
 
-    return SweepTable(file, tuple(sorted(rows, key=order)))
+    is_exhausted = len(rows) < file.sweep.num_trials and folder.exhausted.exists()
+    return SweepTable(file, tuple(sorted(rows, key=order)), is_exhausted)
 
 
 def _row(folder: SweepFolder, file: SweepFile, name: str, record: TrialRecord, read_info: InfoReader) -> Row:

@@ -50,7 +50,7 @@ def trial_of(sweep: Sweep, base: Preset, settings: Settings) -> Trial:
     """Return the trial with these values of the axes.
 
     Raises:
-        ConfigError: the preset is not valid with them; the message begins with the values.
+        ConfigError: the preset is not valid with them; the message begins with the values, each named once.
     """
     changes: dict[str, Any] = sweep.set | settings | {SEED: sweep.seeds_from(base)[0]}
     if sweep.goal.updates is not None:
@@ -58,8 +58,7 @@ def trial_of(sweep: Sweep, base: Preset, settings: Settings) -> Trial:
     try:
         preset = base.with_changes(changes)
     except ConfigError as error:
-        label = describe(settings)
-        raise ConfigError([(field, f"{label}: {message}") for field, message in error.problems]) from error
+        raise ConfigError([(field, _labeled(settings, message)) for field, message in error.problems]) from error
     document = preset.model_dump()
     exact: Settings = {}
     for key in settings:
@@ -167,6 +166,12 @@ def describe(settings: Settings) -> str:
     return ", ".join(f"{key}={value_text(value)}" for key, value in settings.items())
 
 
+def _labeled(settings: Settings, message: str) -> str:
+    """Return a message after the settings, unless it begins with the only one."""
+    is_named = len(settings) == 1 and message.startswith(f"{next(iter(settings))}=")
+    return message if is_named else f"{describe(settings)}: {message}"
+
+
 def value_text(value: Value) -> str:
     """Format a value of an axis; floats with six significant digits."""
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -186,6 +191,9 @@ def _check_range(key: str, axis: Range, base: Preset) -> None:
     if is_integer_key(key, base):
         if not integers:
             raise ConfigError([(f"axes.{key}", f"axes.{key}: low={axis.low} and high={axis.high} must be integers")])
+        if axis.step is not None and (axis.high - axis.low) % axis.step:
+            rule = f"high={axis.high} must be low={axis.low} plus a multiple of step={axis.step}"
+            raise ConfigError([(f"axes.{key}", f"axes.{key}: {rule}")])
     elif axis.step is not None:
         raise ConfigError([(f"axes.{key}", f"axes.{key}: step={axis.step} is for integers, which {key} is not")])
 

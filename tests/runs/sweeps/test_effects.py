@@ -55,4 +55,9 @@ def test_many_numbers_are_put_into_bins_of_about_as_many_trials():
     assert bins[0].label == "0 to 1.9"
     assert set().union(*(each.values for each in bins)) == {i / 10 for i in range(100)}
     assert [each.label for each in bins_of([1, 1, 1, 1, 2, 3, 4], 3)] == ["1", "2 to 4"]
+    assert [each.label for each in bins_of([0.0123456, 0.0123457, 0.5], 5)] == ["0.0123456", "0.0123457", "0.5"]
+    assert [each.label for each in bins_of([0.10001, 0.10002, 0.10003, 0.10004], 2)] == [
+        "0.10001 to 0.10002",
+        "0.10003 to 0.10004",
+    ]
     assert len(bins_of([f"word {i}" for i in range(30)], 5)) == 30

@@ -121,7 +121,7 @@ def test_a_storage_that_does_not_belong_to_the_sweep_is_refused(root, tiny):
     drawn(opened(root, tiny, random_sweep(trials=2)))
     folder = SweepFolder(root, "s")
     folder.journal.rename(folder.path / "away")
-    with pytest.raises(SweepError, match=r"its storage lacks s-.*; pass the --storage that it was begun with"):
+    with pytest.raises(SweepError, match=r"its storage lacks s-.*; continue it with the command and the storage"):
         opened(root, tiny, random_sweep(trials=2))
     (folder.path / "away").rename(folder.journal)
     next((folder.path / "trials").iterdir()).unlink()

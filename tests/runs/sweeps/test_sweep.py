@@ -20,14 +20,27 @@ RATE = {"training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
     ("fields", "message"),
     [
         ({"jobs": 2}, "jobs is not a known key; known keys are name, preset"),
-        ({"axes": {}}, "axes={} should have at least 1 item"),
+        ({"axes": {}}, "axes is empty"),
+        ({"axes": {"model.d_model": []}}, "axes.model.d_model is empty"),
+        ({"axes": {5: [1]}}, "axes.5 is not a key of presets"),
+        ({"preset": ""}, "preset is empty"),
+        ({"goal": 5}, "goal=5 should be a mapping"),
+        ({"seeds": "a"}, "seeds='a' should be a valid integer or a list of seeds"),
+        ({"seeds": ["a"]}, "seeds.0='a' should be a valid integer"),
         ({"axes": {"modl.d_model": [1]}}, "axes.modl.d_model is not a key of presets"),
         ({"axes": {"model.d_model": 5}}, "axes.model.d_model=5 should be a list or a range with low and high"),
         (
             {"axes": {"model.d_model": [[1]]}},
-            "axes.model.d_model.0=[1] should be a number, a text, true, false or null",
+            "axes.model.d_model.0=[1] should be a finite number, a text, true, false or null",
+        ),
+        (
+            {"axes": {"model.dropout": [float("nan")]}},
+            "axes.model.dropout.0=nan should be a finite number, a text, true, false or null",
         ),
         ({"axes": {"model.d_model": [32, 64, 32]}}, "axes.model.d_model lists 32 twice"),
+        ({"axes": {"model.dropout": [0, 0.0]}}, "axes.model.dropout lists 0.0 twice"),
+        ({"axes": {"model.tie_embeddings": [False, True, False]}}, "axes.model.tie_embeddings lists False twice"),
+        ({"axes": {"model.attention_window": [None, None]}}, "axes.model.attention_window lists None twice"),
         ({"axes": {"training.seed": [1]}}, "training.seed must not be set or be an axis; list the seeds in seeds"),
         ({"set": {"training.seed": 1}}, "training.seed must not be set or be an axis"),
         ({"set": {"model.d_model": 8}}, "set.model.d_model must be left out, because model.d_model is an axis"),
@@ -37,6 +50,8 @@ RATE = {"training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
         ),
         ({"seeds": 0}, "seeds=0 should be greater than or equal to 1"),
         ({"seeds": [3, 3]}, "seeds lists 3 twice"),
+        ({"seeds": [0, 1, 0]}, "seeds lists 0 twice"),
+        ({"seeds": 10**99}, f"seeds=1{58 * '0'}… should be less than or equal to 100"),
         ({"seeds": [-1]}, "seeds.0=-1 should be greater than or equal to 0"),
         ({"goal": {"metric": "accuracy"}}, "goal.metric='accuracy' should be 'validation_loss', 'free_running_loss'"),
         ({"goal": {"updates": 5, "minutes": 1}}, "goal.updates=5 and goal.minutes=1.0: give one of them"),
@@ -56,6 +71,7 @@ def test_a_bad_sweep_is_refused_by_field_and_rule(fields, message):
     with pytest.raises(ConfigError) as refused:
         make_sweep(**fields)
     assert str(refused.value).startswith(message)
+    assert ("is empty" in str(refused.value)) == ("is empty" in message)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +83,12 @@ def test_a_bad_sweep_is_refused_by_field_and_rule(fields, message):
         ({"low": 1.0, "high": 9.0, "step": 2}, "step=2 needs integers as low and high"),
         ({"low": 1}, "axes.model.d_model.high is missing"),
         ({"low": 1, "hihg": 2}, "axes.model.d_model.hihg is not a known key; known keys are low, high, log, step"),
-        ({"low": float("nan"), "high": 1.0}, "axes.model.d_model.low=nan should be"),
+        ({"low": float("nan"), "high": 1.0}, "axes.model.d_model.low=nan should be a finite number"),
+        ({"low": 0, "high": float("inf")}, "axes.model.d_model.high=inf should be a finite number"),
+        ({"low": "a", "high": 1}, "axes.model.d_model.low='a' should be a finite number"),
+        ({"low": True, "high": 2}, "axes.model.d_model.low=True should be a finite number"),
+        ({"low": 1, "high": 2, "log": 1}, "axes.model.d_model.log=1 should be true or false"),
+        ({"low": 1, "high": 2, "step": 0.1}, "axes.model.d_model.step=0.1 should be a valid integer"),
     ],
 )
 def test_a_bad_range_is_refused(axis, message):
@@ -78,13 +99,18 @@ def test_a_bad_range_is_refused(axis, message):
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"model.d_model": [32, 31]}, "model.d_model=31: model.d_model=31 must be divisible by model.num_heads=2"),
+        ({"model.d_model": [32, 31]}, "model.d_model=31 must be divisible by model.num_heads=2"),
+        (
+            {"model.d_model": [32, 31], "model.d_ff": [8]},
+            "model.d_model=31, model.d_ff=8: model.d_model=31 must be divisible by model.num_heads=2",
+        ),
         ({"model.width": [32]}, "model.width=32: model.width is not a known key"),
-        ({"training.learning_rate": [0.1, 2]}, "training.learning_rate=2: training.learning_rate=2 should be less"),
+        ({"training.learning_rate": [0.1, 2]}, "training.learning_rate=2 should be less"),
+        ({"training.learning_rate": ["abc"]}, "training.learning_rate='abc' should be a valid number"),
     ],
 )
 def test_a_grid_with_an_invalid_preset_is_refused_with_its_settings(tiny, axes, message):
-    with pytest.raises(ConfigError, match=re.escape(message)):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
         grid_trials(make_sweep(axes=axes), tiny)
 
 
@@ -95,6 +121,10 @@ def test_a_grid_with_an_invalid_preset_is_refused_with_its_settings(tiny, axes, 
         ({"model.d_model": {"low": 16.0, "high": 32}}, "low=16.0 and high=32 must be integers"),
         ({"training.learning_rate": {"low": 0.1, "high": 2.0}}, "training.learning_rate=2.0 should be less"),
         ({"training.learning_rate": {"low": 0, "high": 1, "step": 1}}, "step=1 is for integers"),
+        (
+            {"model.d_model": {"low": 16, "high": 40, "step": 16}},
+            "axes.model.d_model: high=40 must be low=16 plus a multiple of step=16",
+        ),
     ],
 )
 def test_a_range_beyond_what_presets_allow_is_refused(tiny, axis, message):
@@ -190,6 +220,9 @@ def test_an_extension_must_be_meant(tiny):
     with pytest.raises(ConfigError, match="pass --extend"):
         check_extension(old, new, extend=False)
     check_extension(old, new, extend=True)
+    axes = {"model.d_model": [32, 16], "training.learning_rate": [0.003, 0.01]}
+    same = make_sweep(seeds=[0, 1], axes=axes, resources={"cpus": 2})
+    check_extension(old, SweepFile(sweep=same, base=tiny), extend=False)
     other = SweepFile(sweep=make_sweep(seeds=3), base=tiny.with_changes({"training.batch_size": 9}))
     with pytest.raises(ConfigError, match=r"training.batch_size of the base preset has changed"):
         check_extension(old, other, extend=True)

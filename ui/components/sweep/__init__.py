@@ -205,10 +205,8 @@ def _extends(runs: VisitorRuns, file: SweepFile) -> bool:
         begun = runs.sweeps.read(file.sweep.name)
     except SweepError:  # there is none
         return False
-    if begun == file:
-        return False
     check_extension(begun, file, extend=True)
-    return True
+    return file.sweep.num_runs > begun.sweep.num_runs
 
 
 def _estimated(runs: VisitorRuns, file: SweepFile, jobs: int) -> tuple[SweepTime | None, int]:

@@ -26,6 +26,7 @@ function firstValues({ value, options }) {
 export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
   let base = null; // of the sweep, see base_data in Python
   let isFromTrainTab = true;
+  let resources = {}; // of an opened sweep; the form only keeps them
   let axes = []; // { key, kind, row, values, low, high, step, slot }
   let round = 0;
   let timer = 0;
@@ -73,7 +74,7 @@ export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
     make("fieldset", {}, make("legend", {}, "Axes: the settings to vary"), axesBox, makeSlot("axes"), add),
     make("div", { class: "fields" },
       field("Name", name, makeSlot("name", name), "a–z, 0–9 and -, at most 20"),
-      field("Seeds", seeds, makeSlot("seeds", seeds), "how many, or a list such as 0, 1, 2"),
+      field("Seeds", seeds, makeSlot("seeds", seeds), "how many, or a list such as 0, 1, 2 or [7]"),
       field("Goal", metric, makeSlot("goal.metric", metric), "on the validation set, at the best step"),
       field("Length of a run", make("span", { class: "pair" }, budget, amount), makeSlot("goal.updates", amount)),
       field("Search", search, makeSlot("search", search)),
@@ -154,7 +155,7 @@ export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
 
   const draft = () => ({
     name: name.value, base: baseDraft(), seeds: seeds.value, metric: metric.value, budget: budget.value, amount: amount.value,
-    search: search.value, trials: trials.value, pruning: pruning.value, jobs: jobs.value,
+    search: search.value, trials: trials.value, pruning: pruning.value, jobs: jobs.value, resources,
     axes: axes.map((axis) => Object.fromEntries(["key", "kind", "values", "low", "high", "step"].map((part) => [part, axis[part].value]))),
   });
 
@@ -170,6 +171,7 @@ export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
 
   function takeTrainTab() {
     isFromTrainTab = true;
+    resources = {};
     wantsBase();
   }
 
@@ -281,6 +283,7 @@ export function makeForm(form, { server, metrics, cores, started, wantsBase }) {
     load(opened) {
       isFromTrainTab = false;
       base = opened.base;
+      resources = opened.resources;
       for (const [input, part] of [[name, "name"], [seeds, "seeds"], [metric, "metric"], [budget, "budget"], [amount, "amount"],
         [search, "search"], [trials, "trials"], [pruning, "pruning"]]) input.value = opened[part];
       redrawAxes(opened.axes);

@@ -78,7 +78,7 @@ export function makeResults(place, { server, pick, jobs, edit, say }) {
     setText(heading, progress.sweep);
     setText(plan, progress.plan);
     setText(status, statusText(progress));
-    bar.max = counts.total;
+    bar.max = Math.max(1, ended + counts.running + counts.waiting); // fewer than the total, if no others could be drawn
     bar.value = ended;
     const isOver = counts.waiting === 0 && counts.running === 0;
     stop.hidden = !["training", "stopping"].includes(now);
