@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.config import ConfigError
+from core.config.counting import counted
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo
 from core.runs.sweeps.checks import check_sweep
 from core.runs.sweeps.driver import Driver, RunResult
@@ -55,10 +56,10 @@ class SweepProgress:
     @property
     def counts(self) -> dict[str, int]:
         """Number of trials that are complete, pruned, stopped, failed, running and waiting, and of all."""
-        counted = Counter(_state_of(row, self.running) for row in self.table.rows)
+        numbers = Counter(_state_of(row, self.running) for row in self.table.rows)
         states = ("complete", "pruned", "stopped", "failed", "running", "waiting")
-        counted["waiting"] += self.table.num_unbegun
-        return {state: counted[state] for state in states} | {"total": self.table.file.sweep.num_trials}
+        numbers["waiting"] += self.table.num_unbegun
+        return {state: numbers[state] for state in states} | {"total": self.table.file.sweep.num_trials}
 
 
 class _Session:
@@ -101,7 +102,7 @@ class _Session:
             self.driver.run()
             if self.failures:
                 first = self.failures[0]
-                self.error = f"{len(self.failures):,} runs failed; {first.run}: {first.message}"
+                self.error = f"{counted(len(self.failures), 'run')} failed; {first.run}: {first.message}"
         except Exception as error:  # noqa: BLE001 - shown on the page; the runs are saved
             _log.error("sweep failed", extra={"sweep": self.file.sweep.name}, exc_info=error)
             self.error = str(error) if isinstance(error, LabError) else explain_error(error)

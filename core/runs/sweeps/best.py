@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from core.config import Preset
+from core.config.counting import counted
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.significance import Spread, t_interval
 from core.interpret.trained import Trained
@@ -82,7 +83,7 @@ def find_best(folder: SweepFolder, *, sequences: int) -> tuple[SweepFile, Best]:
 def saved_preset(file: SweepFile, best: Best) -> Preset:
     """Return the best trial's preset with a name and a description of its own, to be written to a file."""
     goal = file.sweep.goal
-    description = f"Best of {best.candidates} trials of the sweep {file.sweep.name} by {goal.metric}. "
+    description = f"Best of {counted(best.candidates, 'trial')} of the sweep {file.sweep.name} by {goal.metric}. "
     description += best.preset.description
     changes = {"name": f"{file.sweep.name}-best", "description": description[:MAX_DESCRIPTION]}
     return best.preset.model_copy(update=changes)
