@@ -118,7 +118,7 @@ def test_inputs_outside_the_trained_range_are_decoded_with_a_note(model, task, t
 
 def test_the_longest_input_the_model_can_read_is_read_and_a_longer_one_refused(model, task):
     assert len(inspect(model, task, "1" * 14).symbols) == 14
-    with pytest.raises(InputError, match=r"input has 15 tokens, 17 with BOS and EOS; .* at most max_seq_len=16"):
+    with pytest.raises(InputError, match=r"input has 15 tokens, 17 with BOS and EOS; .* at most 16"):
         inspect(model, task, "1" * 15)
 
 

@@ -154,7 +154,7 @@ def test_training_waits_while_an_input_is_decoded(runs: Runs, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("typed", "part"),
-    [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5,000 characters")],
+    [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "at most 64"), ("1" * 5000, "5,000 characters")],
 )
 def test_an_invalid_input_is_explained_and_not_decoded(runs: Runs, typed: str, part: str):
     decoded, updates = decode.decode(runs, SHIPPED, typed)

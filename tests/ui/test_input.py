@@ -132,7 +132,7 @@ def test_what_is_requested_while_a_run_opens_is_decoded_after_it(lab: Runs):
 # ---- what Look inside says
 
 
-@pytest.mark.parametrize(("text", "part"), [("1" * 70, "max_seq_len=64"), ("4 x", "'x' at position 2"), ("", "empty")])
+@pytest.mark.parametrize(("text", "part"), [("1" * 70, "at most 64"), ("4 x", "'x' at position 2"), ("", "empty")])
 def test_look_inside_says_why_there_are_no_maps(lab: Runs, text: str, part: str):
     viewer = page._decode(VisitorRuns(lab), SHIPPED, text, NO_INTERVENTIONS, *STRATEGY)["viewer"]
     assert viewer["decode"] is None
