@@ -159,6 +159,45 @@ def test_a_stopped_training_survives_the_tab_and_goes_on(page):
     expect(page.locator("#run-bar .resume")).to_be_visible()
 
 
+def test_two_tabs_do_not_train_or_change_one_run(page):
+    choose(page, "deduplicate-digits")
+    page.locator("#train").click()
+    expect(page.locator("#run-bar .steps")).to_contain_text(re.compile(r"^[1-9]\d+ "), timeout=MINUTE)
+    page.locator("#run-bar .stop").click()
+    expect(page.locator("#run-bar .resume")).to_be_visible()
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(other.locator("#run-bar .resume")).to_be_visible(timeout=MINUTE)
+    page.locator("#run-bar .resume").click()
+    expect(other.locator("#run-bar .message-text")).to_have_text(ELSEWHERE)
+    expect(other.locator("#run-bar .resume")).to_be_hidden()
+    expect(other.locator("#run-bar .stop")).to_be_disabled()
+    other.locator("#run-bar .run").click()
+    menu = other.get_by_role("dialog", name="Runs")
+    expect(menu.locator(".item", has_text="deduplicate-digits 1")).to_contain_text("training")
+    for name in ("rename", "delete"):
+        expect(menu.locator(f".{name}")).to_be_hidden()
+    for change in ("resume", "delete", "rename"):
+        assert "is training in another tab" in other.evaluate(CALL, change)["error"]
+    page.locator("#run-bar .stop").click()
+    expect(page.locator("#run-bar .resume")).to_be_visible()
+    expect(other.locator("#run-bar .steps")).to_have_text(page.locator("#run-bar .steps").inner_text())
+    expect(other.locator("#run-bar .resume")).to_be_visible()
+    assert other.evaluate(CALL, "rename")["title"] == "another name"
+    expect(page.locator("#run-bar .title")).to_have_text("another name")
+    assert other.evaluate(CALL, "delete") == {"run": None}
+    expect(page.locator("#run-bar .message-text")).to_have_text("The run “another name” was deleted in another tab.")
+    expect(page.locator("#run-bar .title")).to_have_text("digits-reversal-shipped")
+
+
+ELSEWHERE = "This run is training in another tab of this browser"
+CALL = """async (name) => {
+  const { call } = await import("./site/remote.js");
+  const run = new URLSearchParams(location.search).get("run");
+  return call(name, { run, title: "another name" });
+}"""
+
+
 def test_a_sentence_is_translated_and_its_maps_are_by_word(page):
     page.locator("#bench-view .translate-link").click()
     expect(page.locator("#run-bar .title")).to_have_text("translate-en-de-shipped", timeout=MINUTE)

@@ -10,7 +10,7 @@ import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
 import { actionsOf, feedOf, listRuns, partsOf, replayOf, snapshotOf } from "./replies.js";
 import { readRunFile, writeRunFile } from "./run_file.js";
-import { addRun, deleteRun, isTitle, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
+import { addRun, change, deleteRun, forgotten, isTitle, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
 import { readInput } from "./tasks.js";
 import { countExact, readPairs } from "./training.js";
 import { isRounded } from "./weights.js";
@@ -31,7 +31,12 @@ export const functions = {
   prepare: async ({ preset }) => void (await (await openLab(preset)).graph("step")),
 
   // ---- the run bar
-  feed: async (request) => feedOf(await runOf(request.run), request),
+  async feed(request) {
+    const run = await runOf(request.run).catch((error) => {
+      if (!forgotten.has(request.run)) throw error;
+    });
+    return run ? feedOf(run, request) : { gone: "was deleted in another tab" };
+  },
   snapshot: async (request) => snapshotOf(await runOf(request.run), request),
   list_runs: listRuns,
   actions: async ({ run }) => actionsOf(await runOf(run), fileOf),
@@ -48,12 +53,15 @@ export const functions = {
     const name = title.trim();
     if ([...name].length > MAX_TITLE) throw new Problem("A name has at most " + MAX_TITLE + " characters.");
     if (isTitle(name, id)) throw new Problem("Another run has the title “" + name + "”; choose another one.");
-    if (name) run.title = name;
-    await save(run);
+    await change(run, async () => {
+      if (name) run.title = name;
+      await save(run);
+    });
     return functions.actions({ run: id });
   },
   async delete({ run }) {
-    await deleteRun(await runOf(run));
+    const deleted = await runOf(run);
+    await change(deleted, () => deleteRun(deleted));
     return { run: null };
   },
   still_open: async () => ({}),

@@ -213,7 +213,7 @@ async function mountAll() {
 }
 
 function connect() {
-  parts.bar.on("pick", ({ run: id }) => openRun(id));
+  parts.bar.on("pick", ({ run: id }) => openRun(id || index.runs[0])); // none after another tab deleted the run
   parts.bar.on("status", ({ status }) => {
     if (status === "finished" || status === "stopped") decode();
   });

@@ -41,6 +41,11 @@ export async function loadRuns() {
   return found.sort((a, b) => a.created - b.created);
 }
 
+/** A run without its weights; undefined if it is not stored. */
+export async function loadRun(id) {
+  return request((await open()).transaction(RUNS).objectStore(RUNS).get(id));
+}
+
 /** { best, saved } of a run; {} without any. */
 export async function loadWeights(id) {
   return (await request((await open()).transaction(WEIGHTS).objectStore(WEIGHTS).get(id))) ?? {};
