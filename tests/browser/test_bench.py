@@ -15,6 +15,7 @@ from core.config import load_preset
 from core.runs import Run, RunFolder
 from core.server import Runs
 from tests.browser.chromium import (
+    COOKIES_BLOCKED,
     NOTHING_SIDEWAYS,
     PHONE,
     TWO_FRAMES,
@@ -635,4 +636,30 @@ def test_the_first_visit_offers_a_tour_once(tab: tuple[Page, list[str]], address
     expect(visitor.locator("#run-bar .run .title")).to_contain_text("digits-reversal")
     expect(visitor.locator("#bench-view .map")).to_have_count(8)
     expect(start).to_be_hidden()
+    context.close()
+
+
+def test_a_browser_that_keeps_nothing_opens_trains_and_decodes(tab: tuple[Page, list[str]], address: str):
+    context = tab[0].context.browser.new_context(viewport=LAPTOP)
+    context.add_init_script(COOKIES_BLOCKED)
+    visitor = context.new_page()
+    errors: list[str] = []
+    visitor.on("pageerror", lambda error: errors.append(str(error)))
+    visitor.goto(address)
+    visitor.get_by_role("button", name="Start the tour").click()
+    visitor.get_by_role("button", name="Skip").click()
+    expect(visitor.locator("#bench-view .tour-offer")).to_be_hidden()  # the page remembers it until it is left
+    visitor.get_by_role("button", name="Switch between light and dark").click()
+    choose_preset(visitor, "tiny")
+    visitor.get_by_role("button", name="Train", exact=True).click()
+    expect(visitor.locator("#run-bar .status")).to_contain_text("finished", timeout=60_000)
+    open_tab(visitor, "Decode")
+    visitor.get_by_role("textbox", name="Input").fill("1 2 3")
+    visitor.get_by_role("button", name="Decode", exact=True).click()
+    expect(visitor.locator("#answer .output .tile")).to_have_count(3)
+    open_tab(visitor, "Learn")
+    expect(visitor.locator("#lesson article:visible .title")).not_to_be_empty()
+    visitor.reload()
+    expect(visitor.locator("#lesson article:visible .title")).not_to_be_empty()
+    assert errors == []
     context.close()

@@ -13,7 +13,7 @@ from core.runs import DEFAULT_ROOT, Run, RunFolder
 from core.runs.export import export_weights
 from core.runs.importing import import_run
 from core.text.pieces import word_names
-from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.browser.chromium import COOKIES_BLOCKED, NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.browser.test_accessibility import CHECK, NO_TRANSITIONS
 from tests.support.trainings import train_run
 
@@ -329,6 +329,16 @@ def test_what_a_browser_lacks_is_said(new_visitor, address, errors):
     expect(page.locator("#site-status")).to_contain_text("This browser has no WebAssembly")
     expect(page.locator("#bench-view .answer")).to_have_count(4)  # the recorded run can still be looked at
     errors.clear()
+    page = new_visitor()
+    page.add_init_script(COOKIES_BLOCKED)
+    worker = f'import {{ serve }} from "./functions.js"; const window = self; {COOKIES_BLOCKED} serve(self);'
+    page.route("**/worker.js", lambda route: route.fulfill(content_type="text/javascript", body=worker))
+    page.goto(address)
+    expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    train(page)
+    expect(page.locator("#run-bar .message")).to_contain_text("This browser cannot keep the run (Access is denied)")
+    open_tab(page, "Learn")
+    expect(page.locator("#lesson article:visible .title")).not_to_be_empty()
 
 
 WITHOUT_WASM = 'import { serve } from "./functions.js"; delete self.WebAssembly; serve(self);'

@@ -46,9 +46,13 @@ export async function loadRun(id) {
   return request((await open()).transaction(RUNS).objectStore(RUNS).get(id));
 }
 
-/** { best, saved } of a run; {} without any. */
+/** { best, saved } of a run; {} without any, or in a browser that keeps nothing. */
 export async function loadWeights(id) {
-  return (await request((await open()).transaction(WEIGHTS).objectStore(WEIGHTS).get(id))) ?? {};
+  try {
+    return (await request((await open()).transaction(WEIGHTS).objectStore(WEIGHTS).get(id))) ?? {};
+  } catch {
+    return {};
+  }
 }
 
 export async function removeRun(id) {
