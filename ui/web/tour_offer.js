@@ -13,6 +13,7 @@ export const isOffered = () => !OPENED_BY_LINK && !inBrowser.get(KEY);
 export const declineTour = () => void inBrowser.set(KEY, "done");
 
 export async function startTour() {
+  const opener = document.activeElement;
   const [tour] = await Promise.all([import("./tour.js"), laterStyles()]);
-  tour.startTour(declineTour);
+  tour.startTour(opener, declineTour);
 }
