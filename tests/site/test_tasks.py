@@ -16,7 +16,9 @@ from core.runs.importing_models import import_model
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.pieces import sentence_of
+from core.text.sentences import split_sentences
 from tests.support.foreign_models import BART, write_folder
+from tests.text.test_sentences import SPLIT
 from ui.site.build import HERE
 from ui.site.labs import preset_lab, run_lab
 from ui.site.model_facts import model_facts
@@ -51,15 +53,16 @@ PRESETS = (
 def scripts(chromium: Browser):
     """A page with the modules ``tasks`` and ``subwords``."""
     page = chromium.new_page()
-    files = {name: (HERE / "scripts" / f"{name}.js").read_text() for name in ("problem", "subwords", "tasks")}
+    names = ("problem", "text", "subwords", "tasks")  # each after those that it imports
+    files = {name: (HERE / "scripts" / f"{name}.js").read_text() for name in names}
     page.evaluate(
         """(files) => {
-          const address = (source) => URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-          const problem = address(files.problem);
-          const subwords = address(files.subwords.replace("./problem.js", problem));
-          window.subwords = import(subwords);
-          const tasks = files.tasks.replace("./problem.js", problem).replace("./subwords.js", subwords);
-          window.tasks = import(address(tasks));
+          const addresses = {};
+          for (const [name, source] of Object.entries(files)) {
+            const whole = source.replace(/"\\.\\/(\\w+)\\.js"/g, (_, imported) => JSON.stringify(addresses[imported]));
+            addresses[name] = URL.createObjectURL(new Blob([whole], { type: "text/javascript" }));
+            window[name] = import(addresses[name]);
+          }
         }""",
         files,
     )
@@ -71,7 +74,7 @@ def solved(scripts: Page):
     """Returns a function that tokenizes and solves texts with the scripts."""
     return lambda facts, texts: scripts.evaluate(
         """async ([facts, texts]) => {
-          const { readInput, solve } = await window.tasks;
+          const { readInput, solve } = await tasks;
           return texts.map((text) => {
             try {
               const read = readInput(facts, text);
@@ -144,7 +147,7 @@ def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
     tokens = [task.subwords.source.tokenize(each) for each in sentences]
     found = scripts.evaluate(
         """async ([facts, sentences, tokens]) => {
-          const { splitText, sentenceOf, wordsOf } = await window.subwords;
+          const { splitText, sentenceOf, wordsOf } = await subwords;
           const split = sentences.map((each) => splitText(facts, each));
           return { split, texts: tokens.map(sentenceOf), words: tokens.map(wordsOf) };
         }""",
@@ -153,6 +156,15 @@ def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
     assert found["split"] == tokens
     assert found["texts"] == [sentence_of(each) for each in tokens]
     assert found["words"] == [words_of(each) for each in tokens]
+
+
+def test_a_text_is_split_into_sentences_as_by_the_program(scripts):
+    draw = random.Random(0)  # noqa: S311 - no secret
+    alphabet = "aBä1.!?…:\"') \n\t\x0b\x1f\u2028\ufeff"
+    drawn = ["".join(draw.choices(alphabet, k=draw.randint(0, 30))) for _ in range(3000)]
+    texts = ["".join(each) for each in SPLIT] + drawn
+    found = scripts.evaluate("async (texts) => texts.map((await text).splitSentences)", texts)
+    assert found == [split_sentences(each) for each in texts]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,18 @@
 
 import { Problem } from "./problem.js";
 import { spelledInBytes, splitText } from "./subwords.js";
+import { splitSentences } from "./text.js";
 
+const MAX_SENTENCES = 50; // of an input that is translated sentence by sentence
 const NAMED = 8; // unknown characters or words at most in a message
 const SHOWN_CHARACTERS = 20; // of an unknown word
+
+/** The sentences of an input, each with the white space after it; the whole unless the task translates. */
+export function sentencesOf({ task }, text) {
+  const sentences = task.translates ? splitSentences(text) : [];
+  if (sentences.length > MAX_SENTENCES) throw new Problem("The input has " + sentences.length + " sentences; the maximum is " + MAX_SENTENCES + ".");
+  return sentences.length > 1 ? sentences : [text];
+}
 
 /**
  * Split typed text into the tokens of a task, { symbols, note }; the note says what of it the vocabulary does not have,
