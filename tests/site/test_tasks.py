@@ -43,6 +43,7 @@ TYPED = (
     "  half-life ",
     "naïve",
 )
+NO_REFERENCE = "not among the pairs, so there is no reference answer"
 PRESETS = (
     *("digits-reversal-fast", "sort-digits", "deduplicate-digits", "copy-digits"),
     *("numbers-reversal", "words-reversal-transformer", "addition", "plurals"),
@@ -74,11 +75,11 @@ def solved(scripts: Page):
     """Returns a function that tokenizes and solves texts with the scripts."""
     return lambda facts, texts: scripts.evaluate(
         """async ([facts, texts]) => {
-          const { readInput, solve } = await tasks;
+          const { lengthNote, readInput, solve } = await tasks;
           return texts.map((text) => {
             try {
               const read = readInput(facts, text);
-              return { ...read, ...solve(facts, read.symbols) };
+              return { ...read, ...solve(facts, read.symbols), lengths: lengthNote(facts, read.symbols) };
             } catch (error) {
               return { problem: error.message };
             }
@@ -99,6 +100,7 @@ def expected(task, model, text):
         "note": read.note,
         "answer": task.answer(symbols),
         "sources": task.gold_alignment(symbols),
+        "lengths": task.note(symbols).removeprefix(NO_REFERENCE).removeprefix("; "),  # the site has no pairs
     }
 
 
@@ -115,10 +117,12 @@ def test_typed_text_is_read_and_answered_as_by_the_program(solved, preset):
     found = solved(facts, texts)
     wanted = [expected(task, model, text) for text in texts]
     assert sum(each is not None for each in wanted) > 100
+    assert any(each["lengths"] for each in wanted if each)
     for text, said, right in zip(texts, found, wanted, strict=True):
         assert ("problem" in said) == (right is None), text
         if right is not None:
-            assert (said["symbols"], said["note"]) == (right["symbols"], right["note"]), text
+            for name in ("symbols", "note", "lengths"):
+                assert said[name] == right[name], text
             if preset == "plurals":
                 assert said["answer"] is None  # the site has no dictionary
                 continue

@@ -17,6 +17,7 @@ from core.storage.errors import InputError
 from core.tasks import Task
 from core.tasks.addition import Addition
 from core.tasks.alignment import gold_cells
+from core.tasks.imported import Imported
 from core.tasks.own_pairs import OwnPairs
 from core.tasks.sequences import Digits, SequenceTask
 from core.text.tokenizers import PlainTokenizer
@@ -34,7 +35,7 @@ def model_facts(preset: Preset, task: Task, model: Seq2Seq, inputs: Sequence[Sna
     return {
         "preset": preset.name,
         "yaml": preset_to_yaml(preset),
-        "task": {"summary": preset.task.summary, "translates": task.is_translation, **_reading(task)},
+        "task": {"summary": preset.task.summary, "translates": task.is_translation, **_reading(task), **_lengths(task)},
         "source_tokens": list(task.src_vocab.tokens),
         "target_tokens": list(task.tgt_vocab.tokens),
         "first_symbol": task.src_vocab.first_symbol_id,
@@ -101,6 +102,13 @@ def _reading(task: Task) -> dict[str, Any]:
     if isinstance(task, OwnPairs) and task.tokenizers[0] == PlainTokenizer("character"):
         return {"reads": "letters", "case": task.source_case}
     raise InputError(f"the site cannot read inputs of this task, such as {task.examples[0]!r:.60}")
+
+
+def _lengths(task: Task) -> dict[str, Any]:
+    """Return the first and the last length of the training inputs, unless they are not known; see ``Task.note``."""
+    if isinstance(task, Imported):
+        return {"trained_lengths": None}
+    return {"trained_lengths": [task.trained_lengths[0], task.trained_lengths[-1]]}
 
 
 def _attention_modules(model: Seq2Seq) -> dict[str, dict[str, Any]]:

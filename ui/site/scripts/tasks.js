@@ -49,6 +49,21 @@ function named(unknown) {
   return shown.join(", ") + (unknown.length > NAMED ? " and " + (unknown.length - NAMED) + " more" : "");
 }
 
+const range = (low, high) => low.toLocaleString("en") + (low < high ? "–" + high.toLocaleString("en") : "");
+
+/** How the length of an input differs from those of the training inputs, or "". */
+export function lengthNote({ task }, symbols) {
+  if (!task.trained_lengths) return "";
+  const [shortest, longest] = task.trained_lengths;
+  if (task.reads === "addition") {
+    const digits = Math.max(...symbols.join("").split("+").map((each) => each.length));
+    return digits > longest ? "a number of " + digits + " digits is longer than any training input (" + range(shortest, longest) + " digits)" : "";
+  }
+  const { length } = symbols;
+  if (length >= shortest && length <= longest) return "";
+  return (length < shortest ? "shorter" : "longer") + " than any training input (" + range(shortest, longest) + " tokens)";
+}
+
 const cases = { "as-is": (text) => text, lower: (text) => text.toLowerCase().normalize("NFC"), upper: (text) => text.toUpperCase().normalize("NFC") };
 
 const readers = {
