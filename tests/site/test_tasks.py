@@ -17,6 +17,7 @@ from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.pieces import sentence_of
 from core.text.sentences import split_sentences
+from core.text.validation import validate_text
 from tests.support.foreign_models import BART, write_folder
 from tests.text.test_sentences import SPLIT
 from ui.site.build import HERE
@@ -42,6 +43,15 @@ TYPED = (
     "Army",
     "  half-life ",
     "naïve",
+    "1.2",
+    "4\ufeff8",
+    "4\x0b8",
+    "4\u200b8",
+    "4\u00858",
+    "4\u20288",
+    "fox\u200b hot",
+    "9" * 2001,
+    "𝟗" * 2001,
 )
 NO_REFERENCE = "not among the pairs, so there is no reference answer"
 PRESETS = (
@@ -91,9 +101,9 @@ def solved(scripts: Page):
 
 def expected(task, model, text):
     try:
-        read = read_input(model, task, text)
-    except InputError:
-        return None
+        read = read_input(model, task, validate_text("input", text, max_length=2000))
+    except InputError as error:
+        return str(error)
     symbols = read.symbols
     return {
         "symbols": symbols,
@@ -116,11 +126,14 @@ def test_typed_text_is_read_and_answered_as_by_the_program(solved, preset):
     texts = [*TYPED, *drawn, *sums, *task.examples]
     found = solved(facts, texts)
     wanted = [expected(task, model, text) for text in texts]
-    assert sum(each is not None for each in wanted) > 100
-    assert any(each["lengths"] for each in wanted if each)
+    assert sum(isinstance(each, dict) for each in wanted) > 100
+    assert any(each["lengths"] for each in wanted if isinstance(each, dict))
     for text, said, right in zip(texts, found, wanted, strict=True):
-        assert ("problem" in said) == (right is None), text
-        if right is not None:
+        assert ("problem" in said) == isinstance(right, str), text
+        if isinstance(right, str):
+            for words in ("which is not allowed", "characters; the maximum is", "U+200B at position"):
+                assert (words in said["problem"]) == (words in right), (said, right)
+        else:
             for name in ("symbols", "note", "lengths"):
                 assert said[name] == right[name], text
             if preset == "plurals":
@@ -147,6 +160,7 @@ def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
         "",
         "a\tb",
         "…",
+        "\ufeffsnow\u200b \x1f",
     ]
     tokens = [task.subwords.source.tokenize(each) for each in sentences]
     found = scripts.evaluate(

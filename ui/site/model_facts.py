@@ -19,7 +19,7 @@ from core.tasks.addition import Addition
 from core.tasks.alignment import gold_cells
 from core.tasks.imported import Imported
 from core.tasks.own_pairs import OwnPairs
-from core.tasks.sequences import Digits, SequenceTask
+from core.tasks.sequences import Digits, SequenceTask, Words
 from core.text.tokenizers import PlainTokenizer
 from ui.attention_blocks import described, source_block
 
@@ -95,7 +95,8 @@ def _reading(task: Task) -> dict[str, Any]:
             "reverses_sum": task.reverses_sum,
         }
     if isinstance(task, SequenceTask):
-        return {"reads": "symbols", "characters": isinstance(task, Digits), "transform": task.transform}
+        kind = {"characters": isinstance(task, Digits), "in_words": isinstance(task, Words)}
+        return {"reads": "symbols", "transform": task.transform} | kind
     subwords = task.subwords
     if subwords and subwords.source.algorithm == "bpe" and subwords.source.normalization == "identity":
         return {"reads": "subwords"}

@@ -12,6 +12,10 @@ export const stripEnd = (text) => text.replace(END, "");
 export const strip = (text) => stripEnd(text).replace(START, "");
 export const words = (text) => text.split(SPACES).filter(Boolean);
 
+/** A text with its invisible characters, of the categories Cc and Cf, as U+200B. */
+export const visible = (text) => text.replace(/[\p{Cc}\p{Cf}]/gu, code);
+export const code = (character) => "U+" + character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+
 // A run of end marks with closing quotes or brackets, and the space after it; or a line break.
 const BREAK = expression(String.raw`(?<![.!?…:])([.!?…:]+)["'”’“»)\]]*<s>+|\n<s>*`, "gu");
 const LAST_WORD = expression(String.raw`[^(\["'„“”‘’«»${SPACE}]*$`);
