@@ -188,15 +188,16 @@ def test_a_text_is_split_into_sentences_as_by_the_program(scripts):
 @pytest.mark.parametrize(
     ("preset", "message"),
     [
-        ("digits-reversal-gru", "model.family='gru': the site shows transformer, decoder-only only"),
-        ("digits-reversal-linear", "model.attention='linear': the site shows full, window only"),
+        ("digits-reversal-gru", "needs model.family=transformer or decoder-only, not gru"),
+        ("digits-reversal-linear", "needs model.attention=full or window, not linear"),
+        ("number-words-german", "but not inputs of this task, such as"),
         ("numbers-reversal-as-told", "the site trains no bugs, and no targets without <EOS>"),
         ("translate-en-de", "the site trains one batch of a fixed size in each update"),
-        ("masked-digits", "model.family='encoder-only': the site shows"),
+        ("masked-digits", "needs model.family=transformer or decoder-only, not encoder-only"),
     ],
 )
 def test_models_that_the_scripts_cannot_show_are_refused(tmp_path, preset, message):
-    with pytest.raises(InputError, match=re.escape(message)):
+    with pytest.raises(InputError, match=f"^preset='{preset}': .*{re.escape(message)}"):
         preset_lab(load_preset(preset), tmp_path)
 
 
@@ -209,5 +210,11 @@ def test_a_curriculum_is_refused(tmp_path):
 def test_a_model_whose_outputs_are_forced_to_begin_with_a_token_is_refused(tmp_path):
     folder = write_folder(tmp_path / "bart", BART, generation={"forced_bos_token_id": 7})
     run, _ = import_model(tmp_path / "runs", folder)
-    with pytest.raises(InputError, match="made to begin with a token"):
+    with pytest.raises(InputError, match=f"^run='{run.name}': its outputs are made to begin with a token"):
+        run_lab(run, tmp_path)
+
+
+def test_a_run_that_a_page_cannot_show_is_named(tmp_path):
+    run = RunFolder.create(tmp_path, load_preset("digits-reversal-gru"), name="recurrent")
+    with pytest.raises(InputError, match=r"^run='recurrent': a page without a server needs model\.family"):
         run_lab(run, tmp_path)
