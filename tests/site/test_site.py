@@ -416,6 +416,8 @@ def test_a_page_of_one_run_opens_from_a_disk(new_visitor, tmp_path: Path):
     assert page.evaluate("document.body.classList.contains('dark')")
     expect(page.locator("#bench-view .answer")).to_have_count(4)
     expect(page.get_by_role("tab")).to_have_text(["Train", "Decode", "Look inside", "About"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("digits-reversal-shipped: a run of Attention Lab")
+    expect(page).to_have_title("digits-reversal-shipped: a run of Attention Lab")
     open_tab(page, "About")
     expect(page.locator("#tab-about")).to_contain_text("This page is one run of Attention Lab")
     expect(page.locator("#tab-about")).not_to_contain_text("trains")
