@@ -8,6 +8,7 @@ from core.storage.errors import InputError
 from core.tasks import Task
 from core.text.pieces import spelled_in_bytes
 from core.text.subwords import Algorithm
+from core.text.validation import visible
 from core.text.vocab import UNK
 
 _NAMED = 8  # unknown characters or words at most in a message
@@ -73,5 +74,5 @@ def read_input(model: Seq2Seq, task: Task, text: str) -> Reading:
 def named(unknown: list[str] | tuple[str, ...]) -> str:
     """Return unknown characters or words as a list of at most eight."""
     more = len(unknown) - _NAMED
-    shown = [each if each.strip() else "white space" for each in unknown[:_NAMED]]
+    shown = [visible(each) if each.strip() else "white space" for each in unknown[:_NAMED]]
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -45,6 +45,11 @@ def check_not_empty(symbols: Sequence[str], *, example: str) -> None:
         raise InputError(f"input is empty; an example is: {example}")
 
 
+def visible(text: str) -> str:
+    """Return a text with its invisible characters, of the categories Cc and Cf, as ``U+200B``."""
+    return "".join(f"U+{ord(each):04X}" if unicodedata.category(each) in ("Cc", "Cf") else each for each in text)
+
+
 def quote(text: str) -> str:
     """Return the repr of a text, shortened for a message."""
     return isolated(repr(text if len(text) <= 40 else text[:37] + "..."))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from core.storage.errors import InputError
+from core.text.validation import visible
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 SPECIAL_TOKENS = PAD, BOS, EOS, UNK = "<PAD>", "<BOS>", "<EOS>", "<UNK>"
@@ -65,6 +66,8 @@ def until_eos(ids: Sequence[int]) -> list[int]:
 
 
 def _shorten(token: str) -> str:
+    if len(token) == 1 and visible(token) != token:
+        return visible(token)
     return repr(token if len(token) <= 20 else token[:17] + "...")
 
 

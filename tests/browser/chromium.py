@@ -21,6 +21,10 @@ _PARAMETERS = {"tiny": "22,637", "digits-reversal": "169,933"}
 _STEPS = {"tiny": "400 steps", "digits-reversal": "1,000 steps"}  # other presets have as many parameters
 # The page offers its tour to a browser that has not seen it, which would cover what a test presses.
 _TOUR_IS_DONE = "try { localStorage.setItem('attention-lab-tour', 'done') } catch { /* about:blank has no storage */ }"
+# What the page finds where the visitor has blocked cookies.
+COOKIES_BLOCKED = """for (const name of ["localStorage", "sessionStorage", "indexedDB"]) {
+  Object.defineProperty(window, name, { get() { throw new DOMException("Access is denied", "SecurityError"); } });
+}"""
 
 
 def new_context(browser: Browser, **options: Any) -> BrowserContext:

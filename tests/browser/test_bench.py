@@ -15,6 +15,7 @@ from core.config import load_preset
 from core.runs import Run, RunFolder
 from core.server import Runs
 from tests.browser.chromium import (
+    COOKIES_BLOCKED,
     NOTHING_SIDEWAYS,
     PHONE,
     TWO_FRAMES,
@@ -573,7 +574,7 @@ def test_a_link_opens_without_the_tour(tab: tuple[Page, list[str]], address: str
 
 @pytest.mark.slow
 def test_on_a_phone_the_menu_of_runs_covers_train(page: Page):
-    page.set_viewport_size(PHONE)
+    page.set_viewport_size({"width": 360, "height": 740})
     page.locator("#run-bar .run").click()
     dialog = page.get_by_role("dialog", name="Runs")
     expect(dialog.locator(".item").first).to_be_visible()  # the menu grows when the list arrives
@@ -586,8 +587,15 @@ def test_on_a_phone_the_menu_of_runs_covers_train(page: Page):
     assert page.evaluate("([x, y]) => document.elementFromPoint(x, y).closest('.menu') !== null", middle)
     dialog.get_by_role("button", name="Tour of the page").click()  # the bar has no room for it
     expect(dialog).to_be_hidden()
-    expect(page.get_by_role("dialog", name=re.compile("1 of 5"))).to_be_in_viewport(ratio=1)
-    page.keyboard.press("Escape")
+    for number in range(1, 6):
+        card = page.get_by_role("dialog", name=re.compile(f"{number} of 5"))
+        expect(card.get_by_role("button").last).to_be_focused()
+        box = box_of(card)
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 360
+        page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.locator("#run-bar .run")).to_be_focused()
 
 
 def test_training_of_more_than_ten_minutes_asks_first(page: Page, runs: Runs):
@@ -631,8 +639,40 @@ def test_the_first_visit_offers_a_tour_once(tab: tuple[Page, list[str]], address
         assert box["y"] + box["height"] <= LAPTOP["height"]
         card.get_by_role("button", name=re.compile("Next|Done")).click()
     expect(card).to_have_count(0)
+    tour = visitor.get_by_role("button", name="Tour", exact=True)
+    expect(tour).to_be_focused()  # the offer has no button any more
     visitor.goto(address)
     expect(visitor.locator("#run-bar .run .title")).to_contain_text("digits-reversal")
     expect(visitor.locator("#bench-view .map")).to_have_count(8)
     expect(start).to_be_hidden()
+    tour.press("Enter")
+    expect(card).to_contain_text("1 of 5")
+    visitor.keyboard.press("Escape")
+    expect(tour).to_be_focused()
+    context.close()
+
+
+def test_a_browser_that_keeps_nothing_opens_trains_and_decodes(tab: tuple[Page, list[str]], address: str):
+    context = tab[0].context.browser.new_context(viewport=LAPTOP)
+    context.add_init_script(COOKIES_BLOCKED)
+    visitor = context.new_page()
+    errors: list[str] = []
+    visitor.on("pageerror", lambda error: errors.append(str(error)))
+    visitor.goto(address)
+    visitor.get_by_role("button", name="Start the tour").click()
+    visitor.get_by_role("button", name="Skip").click()
+    expect(visitor.locator("#bench-view .tour-offer")).to_be_hidden()  # the page remembers it until it is left
+    visitor.get_by_role("button", name="Switch between light and dark").click()
+    choose_preset(visitor, "tiny")
+    visitor.get_by_role("button", name="Train", exact=True).click()
+    expect(visitor.locator("#run-bar .status")).to_contain_text("finished", timeout=60_000)
+    open_tab(visitor, "Decode")
+    visitor.get_by_role("textbox", name="Input").fill("1 2 3")
+    visitor.get_by_role("button", name="Decode", exact=True).click()
+    expect(visitor.locator("#answer .output .tile")).to_have_count(3)
+    open_tab(visitor, "Learn")
+    expect(visitor.locator("#lesson article:visible .title")).not_to_be_empty()
+    visitor.reload()
+    expect(visitor.locator("#lesson article:visible .title")).not_to_be_empty()
+    assert errors == []
     context.close()

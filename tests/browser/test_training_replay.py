@@ -107,7 +107,8 @@ def test_maps_can_be_previewed_and_downloaded(empty_page: Page, address: str):
     expect(title).to_have_text("Cross-attention, layer 2 of 2, head 2")
     viewer.get_by_role("button", name="Table").click()
     expect(viewer.locator("table").get_by_role("row")).to_have_count(6)  # a header and five steps
-    for name, ending in (("PNG", ".png"), ("CSV", ".csv")):
+    for button, ending in (("png", ".png"), ("csv", ".csv")):
         with page.expect_download() as download:
-            viewer.locator(f".{name.lower()}-button").click()
-        assert download.value.suggested_filename.endswith(ending)
+            viewer.locator(f".{button}-button").click()
+        name = "digits-reversal-shipped-after-625-steps-4-8-2-9-9-2-8-4-cross-attention-layer-2-of-2-head-2"
+        assert download.value.suggested_filename == name + ending

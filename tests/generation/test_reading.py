@@ -24,12 +24,14 @@ def translator():
         ("snow 雪 snow 雪雨", ("雪", "雨")),
         ("a\tb", ()),  # white space is read as a byte and is no word
         ("👩‍🚀 is here", ("👩", "\u200d", "🚀")),
+        ("I like\u200b snow\ufeff.", ("\u200b", "\ufeff")),
     ],
 )
 def test_characters_that_only_bytes_spell_are_named(translator, text, unknown):
     reading = read_input(translator.model, translator.task, text)
     assert reading.unknown == unknown
-    assert reading.note == (f"not in the vocabulary, read as bytes: {', '.join(unknown)}" if unknown else "")
+    shown = [f"U+{ord(each):04X}" if each in "\u200b\u200d\ufeff" else each for each in unknown]
+    assert reading.note == (f"not in the vocabulary, read as bytes: {', '.join(shown)}" if unknown else "")
     assert translator.task.src_vocab.decode(reading.ids) == reading.symbols
 
 

@@ -13,7 +13,7 @@ from core.runs import DEFAULT_ROOT, Run, RunFolder
 from core.runs.export import export_weights
 from core.runs.importing import import_run
 from core.text.pieces import word_names
-from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.browser.chromium import COOKIES_BLOCKED, NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.browser.test_accessibility import CHECK, NO_TRANSITIONS
 from tests.support.trainings import train_run
 
@@ -60,6 +60,9 @@ def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requ
     decode(page, "7 0 0 3 5")
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
     expect(page.locator(OUTPUT)).to_have_text(["5", "3", "0", "0", "7"])
+    decode(page, "4")
+    expect(page.locator("#answer .note")).to_contain_text("shorter than any training input (3–10 tokens)")
+    decode(page, "7 0 0 3 5")
     open_tab(page, "Look inside")
     expect(page.locator("#viewer .head-grid canvas")).to_have_count(8)
     expect(page.locator("#viewer .story-say")).to_contain_text("this head takes")
@@ -159,6 +162,45 @@ def test_a_stopped_training_survives_the_tab_and_goes_on(page):
     expect(page.locator("#run-bar .resume")).to_be_visible()
 
 
+def test_two_tabs_do_not_train_or_change_one_run(page):
+    choose(page, "deduplicate-digits")
+    page.locator("#train").click()
+    expect(page.locator("#run-bar .steps")).to_contain_text(re.compile(r"^[1-9]\d+ "), timeout=MINUTE)
+    page.locator("#run-bar .stop").click()
+    expect(page.locator("#run-bar .resume")).to_be_visible()
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(other.locator("#run-bar .resume")).to_be_visible(timeout=MINUTE)
+    page.locator("#run-bar .resume").click()
+    expect(other.locator("#run-bar .message-text")).to_have_text(ELSEWHERE)
+    expect(other.locator("#run-bar .resume")).to_be_hidden()
+    expect(other.locator("#run-bar .stop")).to_be_disabled()
+    other.locator("#run-bar .run").click()
+    menu = other.get_by_role("dialog", name="Runs")
+    expect(menu.locator(".item", has_text="deduplicate-digits 1")).to_contain_text("training")
+    for name in ("rename", "delete"):
+        expect(menu.locator(f".{name}")).to_be_hidden()
+    for change in ("resume", "delete", "rename"):
+        assert "is training in another tab" in other.evaluate(CALL, change)["error"]
+    page.locator("#run-bar .stop").click()
+    expect(page.locator("#run-bar .resume")).to_be_visible()
+    expect(other.locator("#run-bar .steps")).to_have_text(page.locator("#run-bar .steps").inner_text())
+    expect(other.locator("#run-bar .resume")).to_be_visible()
+    assert other.evaluate(CALL, "rename")["title"] == "another name"
+    expect(page.locator("#run-bar .title")).to_have_text("another name")
+    assert other.evaluate(CALL, "delete") == {"run": None}
+    expect(page.locator("#run-bar .message-text")).to_have_text("The run “another name” was deleted in another tab.")
+    expect(page.locator("#run-bar .title")).to_have_text("digits-reversal-shipped")
+
+
+ELSEWHERE = "This run is training in another tab of this browser"
+CALL = """async (name) => {
+  const { call } = await import("./site/remote.js");
+  const run = new URLSearchParams(location.search).get("run");
+  return call(name, { run, title: "another name" });
+}"""
+
+
 def test_a_sentence_is_translated_and_its_maps_are_by_word(page):
     page.locator("#bench-view .translate-link").click()
     expect(page.locator("#run-bar .title")).to_have_text("translate-en-de-shipped", timeout=MINUTE)
@@ -175,6 +217,18 @@ def test_a_sentence_is_translated_and_its_maps_are_by_word(page):
     expect(page.locator("#decode-message")).to_contain_text("vocabulary has nothing of this input: サ, ク, ラ")
     decode(page, "I like サクラ.")
     expect(page.locator("#answer .note")).to_contain_text("read as bytes: サ, ク, ラ")
+    decode(page, "9" * 1000 + ". I have a dog. I know where he lives.")
+    pick = page.locator("#translations .pick")
+    expect(page.locator("#translations .heading")).to_have_text("Translation of 3 sentences")
+    expect(page.locator("#translations .problem")).to_contain_text("with <BOS> and <EOS>; this model reads")
+    expect(page.locator("#decode-message")).to_contain_text("Steps and attention are those of “I have a dog.”")
+    expect(page.locator("#answer .ribbon .above .word")).to_have_text(["I", "have", "a", "dog", "."])
+    pick.last.click()
+    expect(page.locator("#answer .ribbon .above .word")).to_have_text(["I", "know", "where", "he", "lives", "."])
+    expect(pick.last).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#translations .text")).to_have_text("Ich habe einen Hund. Ich weiß, wo er wohnt.")
+    decode(page, "I know where he lives.")
+    expect(page.locator("#translations .shown")).to_be_hidden()
     open_tab(page, "Look inside")
     expect(page.locator("#viewer .units input[value=words]")).to_be_checked()
     expect(page.locator("#viewer .ribbon path").first).to_be_attached()
@@ -290,6 +344,16 @@ def test_what_a_browser_lacks_is_said(new_visitor, address, errors):
     expect(page.locator("#site-status")).to_contain_text("This browser has no WebAssembly")
     expect(page.locator("#bench-view .answer")).to_have_count(4)  # the recorded run can still be looked at
     errors.clear()
+    page = new_visitor()
+    page.add_init_script(COOKIES_BLOCKED)
+    worker = f'import {{ serve }} from "./functions.js"; const window = self; {COOKIES_BLOCKED} serve(self);'
+    page.route("**/worker.js", lambda route: route.fulfill(content_type="text/javascript", body=worker))
+    page.goto(address)
+    expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+    train(page)
+    expect(page.locator("#run-bar .message")).to_contain_text("This browser cannot keep the run (Access is denied)")
+    open_tab(page, "Learn")
+    expect(page.locator("#lesson article:visible .title")).not_to_be_empty()
 
 
 WITHOUT_WASM = 'import { serve } from "./functions.js"; delete self.WebAssembly; serve(self);'
@@ -352,6 +416,8 @@ def test_a_page_of_one_run_opens_from_a_disk(new_visitor, tmp_path: Path):
     assert page.evaluate("document.body.classList.contains('dark')")
     expect(page.locator("#bench-view .answer")).to_have_count(4)
     expect(page.get_by_role("tab")).to_have_text(["Train", "Decode", "Look inside", "About"])
+    expect(page.get_by_role("heading", level=1)).to_have_text("digits-reversal-shipped: a run of Attention Lab")
+    expect(page).to_have_title("digits-reversal-shipped: a run of Attention Lab")
     open_tab(page, "About")
     expect(page.locator("#tab-about")).to_contain_text("This page is one run of Attention Lab")
     expect(page.locator("#tab-about")).not_to_contain_text("trains")

@@ -16,7 +16,10 @@ from core.runs.importing_models import import_model
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.pieces import sentence_of
+from core.text.sentences import split_sentences
+from core.text.validation import validate_text
 from tests.support.foreign_models import BART, write_folder
+from tests.text.test_sentences import SPLIT
 from ui.site.build import HERE
 from ui.site.labs import preset_lab, run_lab
 from ui.site.model_facts import model_facts
@@ -40,7 +43,17 @@ TYPED = (
     "Army",
     "  half-life ",
     "naïve",
+    "1.2",
+    "4\ufeff8",
+    "4\x0b8",
+    "4\u200b8",
+    "4\u00858",
+    "4\u20288",
+    "fox\u200b hot",
+    "9" * 2001,
+    "𝟗" * 2001,
 )
+NO_REFERENCE = "not among the pairs, so there is no reference answer"
 PRESETS = (
     *("digits-reversal-fast", "sort-digits", "deduplicate-digits", "copy-digits"),
     *("numbers-reversal", "words-reversal-transformer", "addition", "plurals"),
@@ -51,15 +64,16 @@ PRESETS = (
 def scripts(chromium: Browser):
     """A page with the modules ``tasks`` and ``subwords``."""
     page = chromium.new_page()
-    files = {name: (HERE / "scripts" / f"{name}.js").read_text() for name in ("problem", "subwords", "tasks")}
+    names = ("problem", "text", "subwords", "tasks")  # each after those that it imports
+    files = {name: (HERE / "scripts" / f"{name}.js").read_text() for name in names}
     page.evaluate(
         """(files) => {
-          const address = (source) => URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-          const problem = address(files.problem);
-          const subwords = address(files.subwords.replace("./problem.js", problem));
-          window.subwords = import(subwords);
-          const tasks = files.tasks.replace("./problem.js", problem).replace("./subwords.js", subwords);
-          window.tasks = import(address(tasks));
+          const addresses = {};
+          for (const [name, source] of Object.entries(files)) {
+            const whole = source.replace(/"\\.\\/(\\w+)\\.js"/g, (_, imported) => JSON.stringify(addresses[imported]));
+            addresses[name] = URL.createObjectURL(new Blob([whole], { type: "text/javascript" }));
+            window[name] = import(addresses[name]);
+          }
         }""",
         files,
     )
@@ -71,11 +85,11 @@ def solved(scripts: Page):
     """Returns a function that tokenizes and solves texts with the scripts."""
     return lambda facts, texts: scripts.evaluate(
         """async ([facts, texts]) => {
-          const { readInput, solve } = await window.tasks;
+          const { lengthNote, readInput, solve } = await tasks;
           return texts.map((text) => {
             try {
               const read = readInput(facts, text);
-              return { ...read, ...solve(facts, read.symbols) };
+              return { ...read, ...solve(facts, read.symbols), lengths: lengthNote(facts, read.symbols) };
             } catch (error) {
               return { problem: error.message };
             }
@@ -87,15 +101,16 @@ def solved(scripts: Page):
 
 def expected(task, model, text):
     try:
-        read = read_input(model, task, text)
-    except InputError:
-        return None
+        read = read_input(model, task, validate_text("input", text, max_length=2000))
+    except InputError as error:
+        return str(error)
     symbols = read.symbols
     return {
         "symbols": symbols,
         "note": read.note,
         "answer": task.answer(symbols),
         "sources": task.gold_alignment(symbols),
+        "lengths": task.note(symbols).removeprefix(NO_REFERENCE).removeprefix("; "),  # the site has no pairs
     }
 
 
@@ -111,11 +126,16 @@ def test_typed_text_is_read_and_answered_as_by_the_program(solved, preset):
     texts = [*TYPED, *drawn, *sums, *task.examples]
     found = solved(facts, texts)
     wanted = [expected(task, model, text) for text in texts]
-    assert sum(each is not None for each in wanted) > 100
+    assert sum(isinstance(each, dict) for each in wanted) > 100
+    assert any(each["lengths"] for each in wanted if isinstance(each, dict))
     for text, said, right in zip(texts, found, wanted, strict=True):
-        assert ("problem" in said) == (right is None), text
-        if right is not None:
-            assert (said["symbols"], said["note"]) == (right["symbols"], right["note"]), text
+        assert ("problem" in said) == isinstance(right, str), text
+        if isinstance(right, str):
+            for words in ("which is not allowed", "characters; the maximum is", "U+200B at position"):
+                assert (words in said["problem"]) == (words in right), (said, right)
+        else:
+            for name in ("symbols", "note", "lengths"):
+                assert said[name] == right[name], text
             if preset == "plurals":
                 assert said["answer"] is None  # the site has no dictionary
                 continue
@@ -140,11 +160,12 @@ def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
         "",
         "a\tb",
         "…",
+        "\ufeffsnow\u200b \x1f",
     ]
     tokens = [task.subwords.source.tokenize(each) for each in sentences]
     found = scripts.evaluate(
         """async ([facts, sentences, tokens]) => {
-          const { splitText, sentenceOf, wordsOf } = await window.subwords;
+          const { splitText, sentenceOf, wordsOf } = await subwords;
           const split = sentences.map((each) => splitText(facts, each));
           return { split, texts: tokens.map(sentenceOf), words: tokens.map(wordsOf) };
         }""",
@@ -155,18 +176,28 @@ def test_sentences_are_split_into_pieces_and_words_as_by_the_program(scripts):
     assert found["words"] == [words_of(each) for each in tokens]
 
 
+def test_a_text_is_split_into_sentences_as_by_the_program(scripts):
+    draw = random.Random(0)  # noqa: S311 - no secret
+    alphabet = "aBä1.!?…:\"') \n\t\x0b\x1f\u2028\ufeff"
+    drawn = ["".join(draw.choices(alphabet, k=draw.randint(0, 30))) for _ in range(3000)]
+    texts = ["".join(each) for each in SPLIT] + drawn
+    found = scripts.evaluate("async (texts) => texts.map((await text).splitSentences)", texts)
+    assert found == [split_sentences(each) for each in texts]
+
+
 @pytest.mark.parametrize(
     ("preset", "message"),
     [
-        ("digits-reversal-gru", "model.family='gru': the site shows transformer, decoder-only only"),
-        ("digits-reversal-linear", "model.attention='linear': the site shows full, window only"),
+        ("digits-reversal-gru", "needs model.family=transformer or decoder-only, not gru"),
+        ("digits-reversal-linear", "needs model.attention=full or window, not linear"),
+        ("number-words-german", "but not inputs of this task, such as"),
         ("numbers-reversal-as-told", "the site trains no bugs, and no targets without <EOS>"),
         ("translate-en-de", "the site trains one batch of a fixed size in each update"),
-        ("masked-digits", "model.family='encoder-only': the site shows"),
+        ("masked-digits", "needs model.family=transformer or decoder-only, not encoder-only"),
     ],
 )
 def test_models_that_the_scripts_cannot_show_are_refused(tmp_path, preset, message):
-    with pytest.raises(InputError, match=re.escape(message)):
+    with pytest.raises(InputError, match=f"^preset='{preset}': .*{re.escape(message)}"):
         preset_lab(load_preset(preset), tmp_path)
 
 
@@ -179,5 +210,11 @@ def test_a_curriculum_is_refused(tmp_path):
 def test_a_model_whose_outputs_are_forced_to_begin_with_a_token_is_refused(tmp_path):
     folder = write_folder(tmp_path / "bart", BART, generation={"forced_bos_token_id": 7})
     run, _ = import_model(tmp_path / "runs", folder)
-    with pytest.raises(InputError, match="made to begin with a token"):
+    with pytest.raises(InputError, match=f"^run='{run.name}': its outputs are made to begin with a token"):
+        run_lab(run, tmp_path)
+
+
+def test_a_run_that_a_page_cannot_show_is_named(tmp_path):
+    run = RunFolder.create(tmp_path, load_preset("digits-reversal-gru"), name="recurrent")
+    with pytest.raises(InputError, match=r"^run='recurrent': a page without a server needs model\.family"):
         run_lab(run, tmp_path)

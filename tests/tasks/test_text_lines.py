@@ -98,7 +98,7 @@ def test_a_prompt_is_tokenized_by_character():
     ("text", "message"),
     [
         ("naïve", "'ï' at position 3 is not one of"),
-        ("a\nb", r"'\\n' at position 2"),
+        ("a\nb", r"^U\+000A at position 2"),
         ("a" * 2_001, "the maximum is 2000"),
     ],
     ids=lambda value: value[:8],

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { fileName } from "../../ui/web/files.js";
 import { formatResult, formatPercents, isolated, startText } from "../../ui/web/format.js";
 
 test("a run shows the figures that decide by their names, the first first, and an unmeasured one nothing", () => {
@@ -27,4 +28,13 @@ test("what starts within a second starts now", () => {
 test("only a text that is written from right to left is isolated", () => {
   assert.equal(isolated("9 2 8 ä ▁Haus"), "9 2 8 ä ▁Haus");
   for (const text of ["שלום", "السلام 12", "▁ש"]) assert.equal(isolated(text), "\u2068" + text + "\u2069");
+});
+
+test("a long file name keeps its beginning and its end", () => {
+  assert.equal(fileName("Tom’s run, layer 1", "csv"), "tom-s-run-layer-1.csv");
+  assert.equal(fileName("→", "csv"), "attention-lab.csv");
+  const long = (head) => fileName("run without cross.1 " + "4 8 ".repeat(100) + "layer 2 of 2, head " + head, "png");
+  assert.match(long(1), /^run-without-cross-1-4-8-.{150,}-layer-2-of-2-head-1\.png$/);
+  assert.ok(long(1).length <= 204);
+  assert.notEqual(long(1), long(4));
 });

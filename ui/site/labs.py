@@ -28,12 +28,12 @@ from core.training.state import TrainingState
 from ui.components.attention_viewer import encoded
 from ui.components.head_importance import SEQUENCES
 from ui.site.graph_files import PURPOSE, decoding_graphs, lesson_graph, step_graph
-from ui.site.model_facts import model_facts, snapshot_groups
+from ui.site.model_facts import check_reading, model_facts, snapshot_groups
 from ui.site.weight_files import bytes_of, weight_file
 
 MAX_SEQUENCES = 64_000  # of a preset's training data
 TEST_SEQUENCES = 10_000
-_KNOWN = {
+_KNOWN = {  # of the model's settings
     "family": ("transformer", "decoder-only"),
     "attention": ("full", "window"),
     "attention_block": ("multi-head",),
@@ -63,9 +63,10 @@ def preset_lab(preset: Preset, cache: Path) -> Lab:
     Raises:
         InputError: the site cannot train it.
     """
-    _check_model(preset)
+    _check_model(preset, f"preset={preset.name!r}")
     _check_task(preset)
     state = new_state(preset)
+    check_reading(state.task, f"preset={preset.name!r}")
     rows, widths = _training_rows(state)
     initial = weights_of(state.model)
     validation = _padded(fixed_pairs(state.task, preset.training.validation_sequences, split="validation"), widths)
@@ -109,13 +110,16 @@ def run_lab(folder: RunFolder, cache: Path) -> Lab:
 
     Raises:
         RunError: there is no such run, or it has no weights.
-        InputError: its model is of another kind than the site shows.
+        InputError: its model or its task is of another kind than the site shows.
     """
     run = Run(folder)
-    _check_model(run.preset)
+    _check_model(run.preset, f"run={folder.name!r}")
     loaded = run.trained()
     if loaded.model.forced_start:
-        raise InputError(f"run={folder.name!r}: its outputs are made to begin with a token, which the site does not do")
+        raise InputError(
+            f"run={folder.name!r}: its outputs are made to begin with a token, which no page without a server does"
+        )
+    check_reading(loaded.task, f"run={folder.name!r}")
     held_out = _held_out_if_shipped(loaded.task)
     dtype = _dtype(loaded.task)
     files = {f"{name}.onnx": content for name, content in decoding_graphs(loaded.preset, loaded.model, cache).items()}
@@ -167,12 +171,17 @@ def _record_of(run: Run) -> dict[str, Any]:
     }
 
 
-def _check_model(preset: Preset) -> None:
-    """Raise InputError for a model whose arithmetic of a cell the site's scripts do not know."""
+def _check_model(preset: Preset, named: str) -> None:
+    """Raise InputError for a model whose arithmetic of a cell the site's scripts do not know.
+
+    Args:
+        named: the preset or the run, for the message.
+    """
     for field, known in _KNOWN.items():
         value = getattr(preset.model, field, known[0])  # some families have no choice
         if value not in known:
-            raise InputError(f"model.{field}={value!r}: the site shows {', '.join(map(str, known))} only")
+            allowed = " or ".join(map(str, known))
+            raise InputError(f"{named}: a page without a server needs model.{field}={allowed}, not {value}")
 
 
 def _check_task(preset: Preset) -> None:

@@ -17,8 +17,9 @@ from core.storage.errors import InputError
 from core.tasks import Task
 from core.tasks.addition import Addition
 from core.tasks.alignment import gold_cells
+from core.tasks.imported import Imported
 from core.tasks.own_pairs import OwnPairs
-from core.tasks.sequences import Digits, SequenceTask
+from core.tasks.sequences import Digits, SequenceTask, Words
 from core.text.tokenizers import PlainTokenizer
 from ui.attention_blocks import described, source_block
 
@@ -34,7 +35,12 @@ def model_facts(preset: Preset, task: Task, model: Seq2Seq, inputs: Sequence[Sna
     return {
         "preset": preset.name,
         "yaml": preset_to_yaml(preset),
-        "task": {"summary": preset.task.summary, "translates": task.is_translation, **_reading(task)},
+        "task": {
+            "summary": preset.task.summary,
+            "translates": task.is_translation,
+            **(_reading(task) or {}),
+            **_lengths(task),
+        },
         "source_tokens": list(task.src_vocab.tokens),
         "target_tokens": list(task.tgt_vocab.tokens),
         "first_symbol": task.src_vocab.first_symbol_id,
@@ -86,21 +92,43 @@ def _gold_cells(task: Task, row: list[int]) -> list[list[int]]:
     return [list(cell) for cell in gold_cells(sources, steps=len(sources))]
 
 
-def _reading(task: Task) -> dict[str, Any]:
-    """Return how typed text becomes tokens; ``scripts/tasks.js`` reads these kinds."""
+def check_reading(task: Task, named: str) -> None:
+    """Raise InputError for a task whose typed inputs ``scripts/tasks.js`` does not read.
+
+    Args:
+        named: the preset or the run, for the message.
+    """
+    if _reading(task) is None:
+        raise InputError(
+            f"{named}: a page without a server reads digits, numbers and words to be rearranged, sums, and own pairs "
+            f"or translations of characters or BPE subwords, but not inputs of this task, such as "
+            f"{task.examples[0]!r:.60}"
+        )
+
+
+def _reading(task: Task) -> dict[str, Any] | None:
+    """Return how typed text becomes tokens, which is one of the kinds of ``scripts/tasks.js``; None if it is none."""
     if isinstance(task, Addition):
         return {"reads": "addition", "max_digits": task.max_digits, "has_zeros": task.has_zeros} | {
             "reverses_operands": task.reverses_operands,
             "reverses_sum": task.reverses_sum,
         }
     if isinstance(task, SequenceTask):
-        return {"reads": "symbols", "characters": isinstance(task, Digits), "transform": task.transform}
+        kind = {"characters": isinstance(task, Digits), "in_words": isinstance(task, Words)}
+        return {"reads": "symbols", "transform": task.transform} | kind
     subwords = task.subwords
     if subwords and subwords.source.algorithm == "bpe" and subwords.source.normalization == "identity":
         return {"reads": "subwords"}
     if isinstance(task, OwnPairs) and task.tokenizers[0] == PlainTokenizer("character"):
         return {"reads": "letters", "case": task.source_case}
-    raise InputError(f"the site cannot read inputs of this task, such as {task.examples[0]!r:.60}")
+    return None
+
+
+def _lengths(task: Task) -> dict[str, Any]:
+    """Return the first and the last length of the training inputs, unless they are not known; see ``Task.note``."""
+    if isinstance(task, Imported):
+        return {"trained_lengths": None}
+    return {"trained_lengths": [task.trained_lengths[0], task.trained_lengths[-1]]}
 
 
 def _attention_modules(model: Seq2Seq) -> dict[str, dict[str, Any]]:

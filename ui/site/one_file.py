@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import html
 import json
 import posixpath
 import re
@@ -39,16 +40,20 @@ def export_html(folder: RunFolder, path: Path, *, cache: Path | None = None) -> 
         raise InputError(f"--out={str(path)[:200]} exists already")
     cache = cache or cache_folder()
     lab = run_lab(folder, cache)
+    title = lab.record["title"] if lab.record else folder.name
     files = data_files({folder.name: lab}, presets=(), runs=(folder.name,), cache=cache)
     pages = page_files(cache)
     try:
-        write_atomically(path, _page(pages, files).encode())
+        write_atomically(path, _page(pages, files, title).encode())
     except OSError as error:
         raise InputError(f"--out={str(path)[:200]} cannot be written: {error.strerror or error}") from error
 
 
-def _page(pages: dict[str, bytes], files: dict[str, bytes]) -> str:
+def _page(pages: dict[str, bytes], files: dict[str, bytes], title: str) -> str:
     page = pages["index.html"].decode()
+    heading = html.escape(f"{title}: a run of Attention Lab")
+    page = re.sub(r"(<(title|h1)\b[^>]*>).*?(</\2>)", lambda found: f"{found[1]}{heading}{found[3]}", page)
+    page = re.sub(r'<meta name="description"[^>]*>\n', "", page)  # of what the site is for
     page = re.sub(r'(http-equiv="Content-Security-Policy" content=")[^"]*', rf"\g<1>{_POLICY}", page)
     page = re.sub(r'<link rel="(?:stylesheet|icon)"[^>]*>\n', "", page)
     page = re.sub(r'<script type="module"[^>]*></script>\n', "", page)

@@ -2,6 +2,7 @@
 // pasted pairs, and the preset form (see ui/forms/preset_form.py), in the storage of this tab.
 
 import { patchAddressSoon } from "./address.js";
+import { inTab } from "./remembered.js";
 
 const PREFIX = "attention-lab-draft-";
 const PASTED = PREFIX + "pasted";
@@ -11,11 +12,11 @@ const OPEN = PREFIX + "open"; // whether the form of the pasted pairs was open w
 export function keepDrafts() {
   document.addEventListener("input", ({ target }) => {
     if (target.closest?.("#input")) patchAddressSoon({ input: target.value });
-    if (target.matches?.("#own-pasted textarea")) keep(target.value);
+    if (target.matches?.("#own-pasted textarea")) inTab.set(PASTED, target.value);
   }, true);
-  const wasOpen = sessionStorage.getItem(OPEN);
-  window.addEventListener("pagehide", () => sessionStorage.setItem(OPEN, document.body.dataset.side === "own" ? "yes" : ""));
-  const pasted = stored();
+  const wasOpen = inTab.get(OPEN);
+  window.addEventListener("pagehide", () => inTab.set(OPEN, document.body.dataset.side === "own" ? "yes" : ""));
+  const pasted = inTab.get(PASTED);
   if (!pasted) return;
   const isReload = performance.getEntriesByType("navigation")[0]?.type === "reload"; // a link shows what it leads to
   if (isReload && wasOpen) whenThere("#own-open", (button) => button.click());
@@ -23,19 +24,7 @@ export function keepDrafts() {
 }
 
 /** Discard kept input, because a run was started with it. */
-export function dropDrafts() {
-  for (const name of Object.keys(sessionStorage)) if (name.startsWith(PREFIX)) sessionStorage.removeItem(name);
-}
-
-function keep(text) {
-  try {
-    sessionStorage.setItem(PASTED, text);
-  } catch {
-    sessionStorage.removeItem(PASTED); // more than a browser stores
-  }
-}
-
-const stored = () => sessionStorage.getItem(PASTED);
+export const dropDrafts = () => inTab.removeAll(PREFIX);
 
 function typeAgain(area, text) {
   if (area.value) return;

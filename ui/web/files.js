@@ -9,10 +9,13 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
-/** A file name of letters, digits and dashes. */
+const [START, END] = [120, 79]; // characters of a long name that are kept; file systems take 255
+
+/** A file name of letters, digits and dashes; of a long text without its middle. */
 export function fileName(text, extension) {
   const stem = String(text).toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
-  return (stem.slice(0, 80) || "attention-lab") + "." + extension;
+  const short = stem.length <= START + 1 + END ? stem : stem.slice(0, START) + "-" + stem.slice(-END);
+  return (short || "attention-lab") + "." + extension;
 }
 
 /** One CSV cell. Text that starts with = + - @ is quoted, because spreadsheets run it as a formula. */

@@ -7,6 +7,7 @@ import { keepDrafts } from "./drafts.js";
 import { explainWordsOf } from "./explain.js";
 import { laterStyles } from "./later_styles.js";
 import { openTab, takeDestination } from "./navigation.js";
+import { inBrowser } from "./remembered.js";
 
 const LATER = 2_000; // milliseconds until the page has opened
 
@@ -71,7 +72,7 @@ const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
 /** Take the theme of the address, the one chosen earlier, or the system's, which a site without Gradio has no other way to follow. */
 function keepTheme() {
   const system = systemIsDark.matches ? "dark" : "light";
-  const theme = readAddress().get("__theme") ?? localStorage.getItem("attention-lab-theme") ?? system;
+  const theme = readAddress().get("__theme") ?? inBrowser.get("attention-lab-theme") ?? system;
   document.body.classList.toggle("dark", theme === "dark");
 }
 

@@ -3,6 +3,7 @@
 // The top bar starts the polling; other components listen with `onFeed` and read `feed` and `selection`.
 
 import { emptyHistory, heldRows, mergeHistory, nearestIndex } from "./history.js";
+import { inTab } from "./remembered.js";
 import { callServer, fetchJson, pollWhileVisible } from "./server.js";
 
 const POLL_MS = { starting: 100, active: 500, waiting: 2000, ended: 4000, failed: 1000 }; // waiting: behind others
@@ -120,8 +121,8 @@ async function refresh() {
  */
 function reloadsFor({ app_id: now = null }) {
   const known = window.gradio_config?.app_id ?? null; // none on a site of files
-  if (known === null || now === null || now === known || sessionStorage.getItem(RELOADED) === String(now)) return false;
-  sessionStorage.setItem(RELOADED, now); // once: a page out of a cache would name the former server again
+  if (known === null || now === null || now === known || inTab.get(RELOADED) === String(now)) return false;
+  if (!inTab.set(RELOADED, now)) return false; // once: a page out of a cache would name the former server again
   window.location.reload();
   return true;
 }

@@ -18,12 +18,13 @@ const STOPS = [
 ];
 
 let onEnd = null;
+let opener = null; // what had the focus before
 let card = null;
 let targets = [];
 
-/** Start the tour at its first stop; `ended` is called at its end. */
-export function startTour(ended) {
-  onEnd = ended;
+/** Start the tour at its first stop; at its end, `ended` is called and the focus returns to `from`. */
+export function startTour(from, ended) {
+  [opener, onEnd] = [from, ended];
   showStop(0);
 }
 
@@ -31,9 +32,17 @@ function endTour() {
   onEnd();
   document.removeEventListener("keydown", onKey);
   for (const target of targets) target.classList.remove("tour-target");
+  const { activeElement } = document;
+  if (card?.contains(activeElement) || activeElement === document.body) returnFocus();
   card?.remove();
   card = null;
   targets = [];
+}
+
+/** Give the focus back to where the tour was started, or else to where it can be started again. */
+function returnFocus() {
+  const places = [opener, ...["tour", "run"].map((name) => document.querySelector("#run-bar ." + name))]; // a phone has it in the menu
+  places.find((each) => each.offsetParent !== null)?.focus({ preventScroll: true });
 }
 
 function onKey(event) {

@@ -214,7 +214,7 @@ export function mount({ element, props, server, watch }) {
     now.row = block !== "encoder" && selected.row !== null && selected.row < now.rows.length ? selected.row : null;
     now.cell = cellOf(now, lockedHead(selected, now));
     now.pair = pairOf(record);
-    now.run = isReplaying() ? runTitle() : record.run;
+    now.model = isReplaying() ? runTitle() : record.model; // with what is switched off
     if (isReplaying()) {
       now.when = "training step " + record.step.toLocaleString("en");
       now.reserve = reserveFor(replay, selected.input, block);

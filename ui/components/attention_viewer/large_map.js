@@ -6,6 +6,7 @@ import { make, setText } from "../../web/dom.js";
 import { download, downloadCsv, fileName } from "../../web/files.js";
 import { isolated, visibleToken } from "../../web/format.js";
 
+const MAX_PAIR = 40; // characters of input and output in a file's name
 const MAX_TITLE = 200; // characters of a picture's title
 const TOUCH = matchMedia("(hover: none)").matches; // words for fingers where there is no pointer
 
@@ -30,7 +31,7 @@ export function makeLargeMap(part, { picture, pick }) {
   let layout = null;
 
   const title = () => titleOf(shown.view, shown.head);
-  const fileTitle = () => shown.view.run + " " + shown.view.pair + " " + title();
+  const fileTitle = () => shown.view.model + " " + shown.view.pair.slice(0, MAX_PAIR) + " " + title();
 
   // ---- the map ----
 

@@ -5,6 +5,7 @@ import { linkTo, patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
 import { laterStyles } from "../../web/later_styles.js";
 import { openPreset, tabName } from "../../web/navigation.js";
+import { inBrowser } from "../../web/remembered.js";
 import { feed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 import { lessonProgress } from "../lesson/progress.js";
@@ -123,7 +124,7 @@ function makeView(element, server, pick, gone) {
   }
 
   function closeHandout() {
-    localStorage.setItem(SEEN, role.handout.key);
+    inBrowser.set(SEEN, role.handout.key);
     showLine();
   }
 
@@ -159,7 +160,7 @@ function makeView(element, server, pick, gone) {
       return;
     }
     const { handout, help } = role;
-    const isNew = handout && localStorage.getItem(SEEN) !== handout.key;
+    const isNew = handout && inBrowser.get(SEEN) !== handout.key;
     const key = JSON.stringify([role, isNew, unsent]);
     if (line.dataset.shown === key) return;
     line.dataset.shown = key;
@@ -181,13 +182,13 @@ function makeView(element, server, pick, gone) {
   function showRole(answer) {
     if (!answer?.role) return;
     const isNew = role?.role !== answer.role;
-    const was = role?.role ?? localStorage.getItem(KEY);
+    const was = role?.role ?? inBrowser.get(KEY);
     role = answer;
     if (role.role === "none" && GONE[was] && !leaves) showGone(was);
     if (role.role === "none" && was === "teacher" && feed.latest?.student) gone(feed.run);
     leaves = false;
-    if (role.role === "none") localStorage.removeItem(KEY);
-    else localStorage.setItem(KEY, role.role);
+    if (role.role === "none") inBrowser.remove(KEY);
+    else inBrowser.set(KEY, role.role);
     showLine();
     board.lead(role.role === "teacher");
     if (dialog.open && isNew) showBody();

@@ -1,18 +1,20 @@
 // What the reader has answered and which lesson was open last, kept in the browser.
 
+import { inBrowser } from "../../web/remembered.js";
+
 const KEY = "attention-lab-lessons";
 
 /** { answers: { "lesson.question": { given, right } }, last: name of a lesson }; empty if there is none or it is damaged. */
 function read() {
   try {
-    const { answers, last } = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    const { answers, last } = JSON.parse(inBrowser.get(KEY) ?? "{}");
     return { answers: answers && typeof answers === "object" ? answers : {}, last: typeof last === "string" ? last : null };
   } catch {
     return { answers: {}, last: null };
   }
 }
 
-const write = (state) => localStorage.setItem(KEY, JSON.stringify(state));
+const write = (state) => inBrowser.set(KEY, JSON.stringify(state));
 
 /** The answer that was given to a question, { given, right }; null if there is none. */
 export const answerTo = (lesson, question) => read().answers[lesson + "." + question] ?? null;

@@ -9,6 +9,7 @@ import { dropDrafts } from "../../web/drafts.js";
 import { formatResult, formatSeconds, startText } from "../../web/format.js";
 import { laterStyles } from "../../web/later_styles.js";
 import { feed, follow, isActive, onFeed, setLoading, setTranslator, startFeed } from "../../web/run_feed.js";
+import { inBrowser, inTab } from "../../web/remembered.js";
 import { callServer } from "../../web/server.js";
 import { reportStillOpen } from "../../web/still_open.js";
 import { startTour } from "../../web/tour_offer.js";
@@ -146,15 +147,15 @@ export function mount({ element, trigger, props, server, watch }) {
 
   function noteTrain(event) {
     if (!event.target.closest?.("#train")) return;
-    sessionStorage.removeItem(LOST);
+    inTab.remove(LOST);
     pressedTrain = performance.now();
   }
 
   /** Say, once the server is back, that a press of Train had no answer, if nothing trains here; it may have started a run. */
   function reportLostTrain() {
     const isGone = document.body.dataset.server === "gone";
-    if (isGone && performance.now() - pressedTrain < LOST_MS) sessionStorage.setItem(LOST, "yes");
-    if (isGone || !feed.latest || isActive() || !sessionStorage.getItem(LOST) || part("message").dataset.lasting === "true") return;
+    if (isGone && performance.now() - pressedTrain < LOST_MS) inTab.set(LOST, "yes");
+    if (isGone || !feed.latest || isActive() || !inTab.get(LOST) || part("message").dataset.lasting === "true") return;
     say("The connection was lost when Train was pressed. Press it again, unless the new run is in the menu of runs.");
   }
 
@@ -211,7 +212,7 @@ export function mount({ element, trigger, props, server, watch }) {
 
   function switchTheme() {
     const dark = document.body.classList.toggle("dark");
-    localStorage.setItem("attention-lab-theme", dark ? "dark" : "light");
+    inBrowser.set("attention-lab-theme", dark ? "dark" : "light");
     patchAddress({ __theme: dark ? "dark" : "light" });
   }
 
@@ -259,13 +260,13 @@ export function mount({ element, trigger, props, server, watch }) {
     if (part("message").dataset.lasting !== "true") closed = part("message-text").textContent;
     part("message").hidden = true;
     part("message").dataset.lasting = "";
-    sessionStorage.removeItem(LOST);
+    inTab.remove(LOST);
   });
   new ResizeObserver(() => { // what stays below the bar stays below a notice, too
     document.documentElement.style.setProperty("--notice", part("message").offsetHeight + "px");
   }).observe(part("message"));
   part("class").addEventListener("click", () => openClass());
-  if (readAddress().has("class") || localStorage.getItem("attention-lab-class")) openClass({ joining: true });
+  if (readAddress().has("class") || inBrowser.get("attention-lab-class")) openClass({ joining: true });
   part("tour").addEventListener("click", startTour);
   part("menu-tour").addEventListener("click", () => {
     openMenu("toggle");

@@ -11,7 +11,13 @@ KEPT = "attention-lab-draft-preset"
 """Where the browser keeps the changed form, in the tab's storage, until a run is started: see
 ui/web/drafts.js."""
 
-WITH_KEPT = f"(form) => ({{ ...form, kept: sessionStorage.getItem('{KEPT}') ?? '' }})"
+WITH_KEPT = f"""(form) => {{
+  try {{
+    return {{ ...form, kept: sessionStorage.getItem('{KEPT}') ?? '' }};
+  }} catch {{
+    return form; // cookies are blocked
+  }}
+}}"""
 """Script that adds what was kept to the component's value, the only input."""
 
 

@@ -3,6 +3,7 @@
 // Event: 'input', after the visitor changed a value.
 
 import { make, partsOf, setText, uniqueName } from "../../web/dom.js";
+import { inTab } from "../../web/remembered.js";
 
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
@@ -90,12 +91,8 @@ export function mount({ element, trigger, props, watch }) {
   }
 
   function keep(text) {
-    try {
-      if (text) sessionStorage.setItem(props.kept, text);
-      else sessionStorage.removeItem(props.kept);
-    } catch {
-      sessionStorage.removeItem(props.kept); // more than a browser stores
-    }
+    if (text) inTab.set(props.kept, text);
+    else inTab.remove(props.kept);
   }
 
   /** Show the runs to start from; those that do not fit cannot be chosen, and say why. */

@@ -3,7 +3,7 @@
 import { EOS, UNK } from "./model.js";
 import { meanMass, packed, withoutEos } from "./snapshots.js";
 import { inWords, wordsOf } from "./subwords.js";
-import { readInput, solve } from "./tasks.js";
+import { lengthNote, readInput, solve } from "./tasks.js";
 
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
 const CANDIDATES = 5;
@@ -33,7 +33,7 @@ export async function decodeText(model, text, ablated = []) {
   const scores = gold.length ? meanMass([maps[block]], [tokens], { src: [source], gold: [gold] }, block) : null;
   const stopped = tokens.at(-1) === EOS;
   return {
-    symbols, note, source, tokens, output, expected: answer, stopped, milliseconds, probabilities, maps, gold, scores, ablated,
+    symbols, note: [note, lengthNote(facts, symbols)].filter(Boolean).join("; "), source, tokens, output, expected: answer, stopped, milliseconds, probabilities, maps, gold, scores, ablated,
     correct: answer && stopped && output.join("\n") === answer.join("\n"),
     produced: tokens.map((id) => facts.target_tokens[id]),
     ...inWords(facts, symbols, tokens.map((id) => facts.target_tokens[id]), answer),

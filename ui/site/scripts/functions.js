@@ -10,8 +10,9 @@ import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
 import { actionsOf, feedOf, listRuns, partsOf, replayOf, snapshotOf } from "./replies.js";
 import { readRunFile, writeRunFile } from "./run_file.js";
-import { addRun, deleteRun, isTitle, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
-import { readInput } from "./tasks.js";
+import { addRun, change, deleteRun, forgotten, isTitle, modelOf, openRuns, resumeRun, runOf, save, startRun, stepOf, stopRun } from "./runs.js";
+import { readInput, sentencesOf } from "./tasks.js";
+import { strip, stripEnd } from "./text.js";
 import { countExact, readPairs } from "./training.js";
 import { isRounded } from "./weights.js";
 
@@ -31,7 +32,12 @@ export const functions = {
   prepare: async ({ preset }) => void (await (await openLab(preset)).graph("step")),
 
   // ---- the run bar
-  feed: async (request) => feedOf(await runOf(request.run), request),
+  async feed(request) {
+    const run = await runOf(request.run).catch((error) => {
+      if (!forgotten.has(request.run)) throw error;
+    });
+    return run ? feedOf(run, request) : { gone: "was deleted in another tab" };
+  },
   snapshot: async (request) => snapshotOf(await runOf(request.run), request),
   list_runs: listRuns,
   actions: async ({ run }) => actionsOf(await runOf(run), fileOf),
@@ -48,12 +54,15 @@ export const functions = {
     const name = title.trim();
     if ([...name].length > MAX_TITLE) throw new Problem("A name has at most " + MAX_TITLE + " characters.");
     if (isTitle(name, id)) throw new Problem("Another run has the title “" + name + "”; choose another one.");
-    if (name) run.title = name;
-    await save(run);
+    await change(run, async () => {
+      if (name) run.title = name;
+      await save(run);
+    });
     return functions.actions({ run: id });
   },
   async delete({ run }) {
-    await deleteRun(await runOf(run));
+    const deleted = await runOf(run);
+    await change(deleted, () => deleteRun(deleted));
     return { run: null };
   },
   still_open: async () => ({}),
@@ -79,14 +88,18 @@ export const functions = {
     const run = await runOf(id);
     const model = await modelOf(run);
     const { facts } = model;
-    const decode = await decodeText(model, text, ablated);
-    const baseline = ablated.length ? await decodeText(model, text) : null;
+    const sentences = sentencesOf(facts, text);
+    const results = sentences.length > 1 ? await translate(model, sentences, ablated) : [];
+    const part = sentences[Math.max(0, results.findIndex(({ problem }) => !problem))];
+    const decode = await decodeText(model, part, ablated);
+    const baseline = ablated.length ? await decodeText(model, part) : null;
     const record = recordOf(facts, run, stepOf(run), decode);
     const off = ablated.length ? ", without " + ablated.join(", ") : "";
     return {
-      message: "Decoded with " + run.title + " (best weights, after " + stepOf(run).toLocaleString("en") + " training steps" + (run.shipped && isRounded(facts) ? ", rounded to 8 bits" : "") + ")" + off + ". Its task: " + facts.task.summary,
+      message: "Decoded with " + run.title + " (best weights, after " + stepOf(run).toLocaleString("en") + " training steps" + (run.shipped && isRounded(facts) ? ", rounded to 8 bits" : "") + ")" + off + (results.length ? ". Steps and attention are those of “" + strip(part) + "”" : "") + ". Its task: " + facts.task.summary,
       answer: answerValue(facts, decode, record), thumbnails: thumbnailsValue(facts, decode),
       viewer: viewerValue(run, record, selection, asked), comparison: baseline && comparisonValue(baseline, decode),
+      translations: results.length ? { text: strip(results.map(({ output, space }) => output + space).join("")), sentences: results } : null,
     };
   },
   async facts({ run }) {
@@ -96,11 +109,15 @@ export const functions = {
   /** Whether a run's task can read a text; subwords read any, also the digits of another task. */
   async readable({ run, text }) {
     const { facts } = await openLab((await runOf(run)).lab);
-    try {
-      readInput(facts, text);
-    } catch {
-      return { is: false };
-    }
+    const unlessRefused = (read) => {
+      try {
+        return read();
+      } catch {
+        return null;
+      }
+    };
+    const sentences = unlessRefused(() => sentencesOf(facts, text)) ?? [];
+    if (!sentences.some((each) => unlessRefused(() => readInput(facts, each)))) return { is: false };
     return { is: !facts.subword_scores || /\p{L}/u.test(text) };
   },
   /** Exact match on held-out inputs without the named heads; progress is { done, exact }. */
@@ -126,6 +143,21 @@ export const functions = {
 };
 
 Object.assign(functions, lessonFunctions(functions.measure));
+
+/** Decode each of several sentences; the value of the component "translations". */
+async function translate(model, sentences, ablated) {
+  const found = [];
+  for (const sentence of sentences) {
+    const of = { source: strip(sentence), space: sentence.slice(stripEnd(sentence).length) };
+    try {
+      found.push({ ...of, output: (await decodeText(model, sentence, ablated)).texts.output, problem: "" });
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      found.push({ ...of, output: "", problem: error.message });
+    }
+  }
+  return found;
+}
 
 /** The address of a run's file, made once for its best weights. */
 async function fileOf(run, model) {

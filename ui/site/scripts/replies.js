@@ -1,24 +1,27 @@
 // What the page's components ask for, in the form in which the program's server answers; see ui/components.
 
-import { modelOf, runs } from "./runs.js";
+import { isElsewhere, isResumable, modelOf, rereadRuns, runs } from "./runs.js";
 import { openLab } from "./model.js";
 import { Problem } from "./problem.js";
 import { inWords, sentenceOf, wordsOf } from "./subwords.js";
 
 const POLL_MS = { training: 10, other: 2000 }; // between two questions of the page; an update makes the next one wait
 const [BOS_TOKEN, EOS_TOKEN] = ["<BOS>", "<EOS>"];
-const RESUMABLE = ["stopped", "failed", "interrupted"];
+const ELSEWHERE = "This run is training in another tab of this browser";
 
 /** The figures that decide: those that the program has recorded, or exact match, which is measured here. */
 function headlineOf({ headline, exact_match: value }) {
   return headline ?? (value == null ? [] : [{ measure: "exact_match", name: "exact match", value }]);
 }
 
+const statusOf = async (run) => ((await isElsewhere(run)) ? "training" : run.status);
+
 /** The state of a run without its metrics. */
 async function progressOf(run) {
+  const status = await statusOf(run);
   const left = run.status === "training" && run.steps_per_second ? (run.steps - run.step) / run.steps_per_second : null;
   return {
-    run: run.id, title: run.title, status: run.status, message: run.message, step: run.step, steps: run.steps,
+    run: run.id, title: run.title, status, message: status === run.status ? run.message : ELSEWHERE, step: run.step, steps: run.steps,
     steps_per_second: run.steps_per_second ?? null, seconds_left: left, best_step: run.best_step, headline: headlineOf(run), queue_position: null, seconds_to_start: null,
   };
 }
@@ -38,11 +41,12 @@ export async function feedOf(run, request) {
   const { facts } = await openLab(run.lab);
   const latest = run.replay.at(-1);
   const known = request.known_snapshots ? request.since_snapshot : -1;
+  const progress = await progressOf(run);
   return {
-    ...await progressOf(run), ...metricsSince(run, request),
+    ...progress, ...metricsSince(run, request),
     task: facts.task.summary, without_bleu: "", overfitting: "", shipped: run.shipped,
     preset: run.lab, trained_here: !run.shipped && run.status === "finished",
-    stoppable: run.status === "training", resumable: !run.shipped && RESUMABLE.includes(run.status),
+    stoppable: run.status === "training", resumable: isResumable(run) && progress.status === run.status,
     poll_ms: run.status === "training" || run.status === "stopping" ? POLL_MS.training : POLL_MS.other,
     snapshots: {
       steps: run.replay.map(({ step }) => step),
@@ -117,11 +121,12 @@ function withWords(facts, output, at) {
 /** The list of runs, the latest first. */
 export async function listRuns() {
   const listed = [];
+  await rereadRuns().catch(() => {});
   for (const run of [...runs.values()].reverse()) {
     const { facts } = await openLab(run.lab);
     listed.push({
       id: run.id, title: run.title, preset: facts.preset, task: facts.task.summary, created: new Date(run.created).toISOString(), shared: false,
-      status: run.status, shipped: run.shipped, step: run.step, steps: run.steps, headline: headlineOf(run), queue_position: null,
+      status: await statusOf(run), shipped: run.shipped, step: run.step, steps: run.steps, headline: headlineOf(run), queue_position: null,
     });
   }
   return { runs: listed };
@@ -135,10 +140,11 @@ export async function partsOf(run) {
 
 /** What can be done with a run; its file is made when it is asked for. */
 export async function actionsOf(run, fileOf) {
-  const isIdle = run.status !== "training" && run.status !== "stopping";
+  const isOurs = run.status === "training" || run.status === "stopping";
+  const isIdle = !isOurs && !(await isElsewhere(run));
   let file = null;
   if (isIdle) {
     await modelOf(run).then(async (model) => (file = await fileOf(run, model))).catch(() => {}); // without weights there is no file
   }
-  return { run: run.id, title: run.title, ...file, package: null, shared: null, renamable: !run.shipped, deletable: !run.shipped && isIdle };
+  return { run: run.id, title: run.title, ...file, package: null, shared: null, renamable: !run.shipped && (isOurs || isIdle), deletable: !run.shipped && isIdle };
 }

@@ -1,9 +1,10 @@
 // Runs of this browser and those that the site ships: what is known about each, and its training.
 
 import { readJson } from "./files.js";
+import { hold, isHeldElsewhere, isHeldHere, release } from "./locks.js";
 import { Model, openLab, weightsOf } from "./model.js";
 import { Problem } from "./problem.js";
-import { loadRuns, loadWeights, removeRun, saveRun } from "./store.js";
+import { loadRun, loadRuns, loadWeights, removeRun, saveRun } from "./store.js";
 import { takeSnapshot, thinned } from "./snapshots.js";
 import { Training } from "./training.js";
 import { readWeights } from "./weights.js";
@@ -13,7 +14,8 @@ const SAVE_MS = 2000; // least time between two saves of a run that trains
 const MAX_KEPT_WEIGHTS = 12; // training steps whose weights are kept for the arithmetic of cells, until the tab is closed
 const COLUMNS = { points: ["step", "loss", "learning_rate", "gradient_norm"], evaluations: ["step", "loss", "token_accuracy", "exact_match"] };
 
-export const runs = new Map(); // by id, the latest last
+export const forgotten = new Set(); // ids of runs that another tab has deleted
+export const runs = new Map(); // by id, the latest last; other tabs of this browser may train, rename and delete them, too
 
 const emptyColumns = (names) => Object.fromEntries(names.map((name) => [name, []]));
 
@@ -25,28 +27,78 @@ function newRun({ id, title, lab, seed = 0, steps }) {
     best: null, // numbers of the best weights
     saved: null, // the state to continue from
     kept: new Map(), // training step → numbers
+    stored: null, // when what is known of it was stored last; null if it is in this tab only
   };
 }
 
 /** Load the runs of the site and of this browser. */
 export async function openRuns() {
-  const index = await readJson("labs/index.json");
+  index = await readJson("labs/index.json");
   for (const name of [...index.runs].reverse()) runs.set(name, { ...newRun({ id: name, title: name, lab: name, steps: 0 }), status: "finished", shipped: true });
   try {
-    for (const saved of await loadRuns()) {
-      const isKnown = index.labs.includes(saved.lab);
-      if (isKnown) runs.set(saved.id, { ...newRun(saved), ...saved, status: saved.status === "training" ? "interrupted" : saved.status });
-    }
+    await rereadRuns();
   } catch {
     storageProblem = "This browser does not keep data for this page, so runs are lost when the tab is closed. A run can be downloaded.";
   }
   return index;
 }
 
+let index = null; // of the site's labs
 let storageProblem = "";
+
+/** Take what is stored of a run, unless what is known of it is as new. */
+function take(saved) {
+  const known = runs.get(saved.id);
+  const stored = saved.stored ?? 0;
+  if (!index.labs.includes(saved.lab) || (known && known.stored >= stored)) return;
+  const status = ["training", "stopping"].includes(saved.status) ? "interrupted" : saved.status;
+  runs.set(saved.id, Object.assign(known ?? {}, newRun(saved), saved, { status, stored }));
+}
+
+/** Forget a run that another tab has deleted. */
+function forget(id) {
+  if (runs.delete(id)) forgotten.add(id);
+}
+
+const isShared = (run) => run.stored !== null && !isHeldHere(run.id); // other tabs may change it
+
+/** Read all runs again, with what other tabs have changed. */
+export async function rereadRuns() {
+  const stored = await loadRuns();
+  const ids = new Set(stored.map(({ id }) => id));
+  for (const run of [...runs.values()]) if (isShared(run) && !ids.has(run.id)) forget(run.id);
+  for (const saved of stored) if (!isHeldHere(saved.id)) take(saved);
+}
+
+async function reread({ id }) {
+  const saved = await loadRun(id).catch(() => null);
+  if (saved) take(saved);
+  else if (saved === undefined) forget(id);
+}
+
+/** Whether another tab trains a run. */
+export const isElsewhere = async (run) => isResumable(run) && isHeldElsewhere(run.id);
+
+/** Change a run while no other tab does. */
+export async function change(run, action) {
+  const isOurs = isHeldHere(run.id); // it trains
+  if (!isOurs) await holdRun(run);
+  try {
+    return await action();
+  } finally {
+    if (!isOurs) release(run.id);
+  }
+}
+
+/** Hold a run for this tab, as it is now; throws a Problem while another tab holds it. */
+async function holdRun(run) {
+  if (!(await hold(run.id))) throw new Problem("“" + run.title + "” is training in another tab of this browser.");
+  if (run.stored !== null) await reread(run);
+}
 
 /** The run of an id, with what the site ships of it; throws a Problem without one. */
 export async function runOf(id) {
+  if (runs.has(id) && isShared(runs.get(id))) await reread({ id });
   const run = runs.get(id);
   if (!run) throw new Problem("There is no run “" + String(id).slice(0, 60) + "” in this browser. It may have been trained in another one.");
   if (run.shipped && !run.isLoaded) {
@@ -95,20 +147,30 @@ function checkIdle() {
 /** Make a run of a preset and train it; returns the run at once. */
 export async function startRun(preset, seed) {
   const { facts } = await openLab(preset);
+  await rereadRuns().catch(() => {}); // their titles
   checkIdle();
   const id = preset + "-" + Date.now().toString(36);
   const run = newRun({ id, title: numbered(preset, 1), lab: preset, seed, steps: facts.training.steps });
   runs.set(id, run);
+  await hold(id);
   train(run);
   return run;
 }
 
+export const isResumable = (run) => !run.shipped && runs.has(run.id) && ["stopped", "failed", "interrupted"].includes(run.status);
+
 /** Continue a run that was stopped or interrupted. */
 export async function resumeRun(run) {
   checkIdle();
-  if (!run.saved) Object.assign(run, await loadWeights(run.id));
-  if (!run.saved) throw new Problem("This run cannot be continued: its state was not kept.");
-  Object.assign(run, { status: "training", message: "" });
+  await holdRun(run);
+  try {
+    if (!isResumable(run)) return; // another tab has finished or deleted it meanwhile
+    if (!run.saved) Object.assign(run, await loadWeights(run.id));
+    if (!run.saved) throw new Problem("This run cannot be continued: its state was not kept.");
+    Object.assign(run, { status: "training", message: "" });
+  } finally {
+    if (run.status !== "training") release(run.id);
+  }
   train(run);
 }
 
@@ -116,6 +178,7 @@ export function stopRun(run) {
   if (run.status === "training") run.status = "stopping";
 }
 
+/** Train a run, which this tab holds until then. */
 async function train(run) {
   try {
     const lab = await openLab(run.lab);
@@ -130,6 +193,7 @@ async function train(run) {
     if (!(error instanceof Problem)) console.error(error);
   }
   await save(run);
+  release(run.id);
 }
 
 /** Train until the last step, or until the run is stopped. */
@@ -192,7 +256,9 @@ function keepWeights(run, training) {
 export async function save(run) {
   if (run.shipped || !runs.has(run.id)) return;
   try {
-    await saveRun(run);
+    const stored = Date.now();
+    await saveRun({ ...run, stored });
+    run.stored = stored;
     storageProblem = "";
   } catch (error) {
     storageProblem = "This browser cannot keep the run (" + (error.name === "QuotaExceededError" ? "its storage for this page is full" : error.message)
@@ -208,6 +274,7 @@ export async function deleteRun(run) {
 
 /** Add a run that was read from a file. */
 export async function addRun(facts) {
+  await rereadRuns().catch(() => {}); // their titles
   const title = isTitle(facts.title) ? numbered(facts.title.replace(/ \d+$/, ""), 2) : facts.title;
   const run = { ...newRun(facts), ...facts, title };
   runs.set(run.id, run);

@@ -74,7 +74,8 @@ async function openRun(id, about = {}) {
   decode();
 }
 
-async function decode({ selection = null, asked = false } = {}) {
+/** Decode the input; `isPart`: it is a sentence of an earlier one, whose translations stay. */
+async function decode({ selection = null, asked = false, isPart = false } = {}) {
   const mine = (round += 1);
   const text = byId("text").value;
   const waiting = setTimeout(say, SLOW_MS, "decode-message", "Decoding …");
@@ -85,6 +86,7 @@ async function decode({ selection = null, asked = false } = {}) {
   if (answer.error) {
     say("decode-message", answer.error, true);
     parts.answer.set({ value: { failed: true } });
+    parts.translations.set({ value: null });
     parts.thumbnails.set({ value: null });
     parts.viewer.set({ value: { run, decode: null, problem: answer.error, selection: {}, asked: null } });
     for (const comparison of parts.comparisons) comparison.set({ value: null });
@@ -92,6 +94,7 @@ async function decode({ selection = null, asked = false } = {}) {
   }
   say("decode-message", answer.message);
   parts.answer.set({ value: answer.answer });
+  if (answer.translations || !isPart) parts.translations.set({ value: answer.translations });
   parts.thumbnails.set({ value: answer.thumbnails });
   parts.viewer.set({ value: answer.viewer });
   for (const comparison of parts.comparisons) comparison.set({ value: answer.comparison });
@@ -203,6 +206,7 @@ async function mountAll() {
     picker: mountComponent("preset_picker", "preset-picker", { server: pickerServer, value: { families, chosen, picked: "" } }),
     bench: mountComponent("bench", "bench-view", { server, offersTour: false }),
     answer: mountComponent("answer", "answer"),
+    translations: mountComponent("translations", "translations"),
     thumbnails: mountComponent("head_thumbnails", "mini-viewer"),
     viewer: mountComponent("attention_viewer", "viewer", { server: viewerServer, value: null }),
     lesson: mountComponent("lesson", "lesson", { server: lessonServer, value: index.lessons }),
@@ -213,7 +217,7 @@ async function mountAll() {
 }
 
 function connect() {
-  parts.bar.on("pick", ({ run: id }) => openRun(id));
+  parts.bar.on("pick", ({ run: id }) => openRun(id || index.runs[0])); // none after another tab deleted the run
   parts.bar.on("status", ({ status }) => {
     if (status === "finished" || status === "stopped") decode();
   });
@@ -228,6 +232,10 @@ function connect() {
   parts.answer.on("inspect", ({ step }) => {
     openTab("attention");
     decode({ selection: { ...lastLayer(), row: step } });
+  });
+  parts.translations.on("pick", ({ text }) => {
+    byId("text").value = text;
+    decode({ asked: true, isPart: true });
   });
   parts.thumbnails.on("pick", ({ head }) => {
     openTab("attention");

@@ -41,9 +41,18 @@ export async function loadRuns() {
   return found.sort((a, b) => a.created - b.created);
 }
 
-/** { best, saved } of a run; {} without any. */
+/** A run without its weights; undefined if it is not stored. */
+export async function loadRun(id) {
+  return request((await open()).transaction(RUNS).objectStore(RUNS).get(id));
+}
+
+/** { best, saved } of a run; {} without any, or in a browser that keeps nothing. */
 export async function loadWeights(id) {
-  return (await request((await open()).transaction(WEIGHTS).objectStore(WEIGHTS).get(id))) ?? {};
+  try {
+    return (await request((await open()).transaction(WEIGHTS).objectStore(WEIGHTS).get(id))) ?? {};
+  } catch {
+    return {};
+  }
 }
 
 export async function removeRun(id) {

@@ -2,6 +2,7 @@
 // counterparts of core/text/subwords.py and pieces.py.
 
 import { Problem } from "./problem.js";
+import { strip, words } from "./text.js";
 
 const SPACE = "▁"; // stands for the space before a word
 const BYTE = /^<0x([0-9A-F]{2})>$/;
@@ -42,14 +43,14 @@ function joinPieces(pieces) {
     const byte = piece.match(BYTE);
     return byte ? [parseInt(byte[1], 16)] : [...encoder.encode(piece.replaceAll(SPACE, " "))];
   });
-  return new TextDecoder().decode(Uint8Array.from(bytes)).replace(/^ /, "");
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(bytes)).replace(/^ /, "");
 }
 
 /** { parts, isAll }: the characters that only bytes spell, white space aside, each once, and whether they are all there is. */
 export function spelledInBytes(pieces) {
   const isAll = pieces.every((piece) => isByte(piece) || piece === SPACE);
   const runs = pieces.map((piece) => (isByte(piece) ? piece : " ")).join("").split(" ").filter(Boolean);
-  const spelled = runs.map((run) => joinPieces(run.match(/<0x[0-9A-F]{2}>/g))).join("").replace(/\s/gu, "");
+  const spelled = runs.flatMap((run) => words(joinPieces(run.match(/<0x[0-9A-F]{2}>/g)))).join("");
   return { parts: [...new Set(spelled)], isAll };
 }
 
@@ -66,16 +67,16 @@ function kindOf(token) {
 
 /** Name and number of pieces of each word, special tokens included. */
 export function wordsOf(tokens) {
-  const words = [];
+  const found = [];
   let previous = "alone";
   for (const token of tokens) {
     const kind = kindOf(token);
     const continues = (kind !== "space" && previous === "space") || (kind === "part" && previous === "part");
-    if (!continues || token.startsWith(SPACE) || SPECIAL.includes(token)) words.push([]);
-    words.at(-1).push(token);
+    if (!continues || token.startsWith(SPACE) || SPECIAL.includes(token)) found.push([]);
+    found.at(-1).push(token);
     previous = kind;
   }
-  return words.map((pieces) => ({ name: joinPieces(pieces).trim() || "␣", pieces: pieces.length }));
+  return found.map((pieces) => ({ name: strip(joinPieces(pieces)) || "␣", pieces: pieces.length }));
 }
 
 /** What a decode has beside its tokens: sentences, and the words that its pieces make; {} without subwords. */
