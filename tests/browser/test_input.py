@@ -45,7 +45,7 @@ def test_an_input_that_the_next_run_cannot_read_becomes_an_example_and_a_long_on
     expect(page.locator("#attention-of")).to_contain_text("a b a b a →")
     field.fill("a b " * 100)
     field.press("Enter")
-    expect(message).to_contain_text("max_seq_len=")
+    expect(message).to_contain_text("this model reads at most")
     expect(message).to_be_in_viewport()
     expect(page.locator("#viewer canvas.map")).to_be_hidden()
     field.fill("a b " * 600)  # nothing is cut off on the way
