@@ -36,8 +36,11 @@ def choose(page: Page, preset: str) -> None:
 
 def train(page: Page, preset: str = "tiny", *, minutes: float = 3) -> None:
     choose(page, preset)
+    title = page.locator("#run-bar .title")
+    before = title.inner_text()
     page.locator("#train").click()
-    expect(page.locator("#run-bar .title")).to_have_text(re.compile(rf"{preset} \d+"), timeout=MINUTE)
+    expect(title).not_to_have_text(before, timeout=MINUTE)  # which may be that of a run of this preset
+    expect(title).to_have_text(re.compile(rf"{preset} \d+"), timeout=MINUTE)
     expect(page.locator("#run-bar .status")).to_contain_text("finished", timeout=minutes * MINUTE)
 
 
