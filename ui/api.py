@@ -49,7 +49,10 @@ class Api:
         self.runs = runs
 
     def list_runs(self) -> dict[str, Any]:
-        """List all runs with title, preset, task, status, step, validation metrics and the time they were created."""
+        """List runs with title, preset, task, status, step, validation metrics and when they were created.
+
+        These are the latest 100; older is the number of the others.
+        """
         return run_info.list_runs(self.runs)
 
     def train(self, preset: str, changes: dict[str, Any], start_from: str = "") -> dict[str, Any]:

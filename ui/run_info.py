@@ -13,8 +13,8 @@ RESUMABLE = ("stopped", "failed", "interrupted")
 
 
 def list_runs(runs: VisitorRuns) -> dict[str, Any]:
-    """Return name, title, preset, task, status and figures of the runs, the latest first."""
-    listed = []
+    """Return name, title, preset, task, status and figures of the latest runs, and how many are older."""
+    listed: list[dict[str, Any]] = []
     for row in runs.rows(MAX_LISTED_RUNS):
         info, preset = row.progress.info, row.preset
         listed.append(
@@ -34,7 +34,11 @@ def list_runs(runs: VisitorRuns) -> dict[str, Any]:
                 "queue_position": row.progress.queue_position,
             }
         )
-    return {"runs": listed}
+    older = 0
+    if len(listed) == MAX_LISTED_RUNS:
+        names = list(runs)
+        older = len(names) - 1 - names.index(listed[-1]["id"])
+    return {"runs": listed, "older": older}
 
 
 def can_open(runs: VisitorRuns, name: str) -> bool:

@@ -3,6 +3,7 @@
 import csv
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from playwright.sync_api import Page, Request, expect
@@ -82,6 +83,8 @@ def test_frequencies_that_stand_out_are_named(page: Page, runs: Runs):
 def test_a_run_recorded_without_health_says_so(page: Page, runs: Runs):
     shutil.copytree(runs.root / SHIPPED, runs.root / "without-health")
     remove_health(runs.root / "without-health" / "replay.safetensors")
+    folder = RunFolder(runs.root, "without-health")
+    folder.write_info(folder.read_info().model_copy(update={"shipped": False, "created": datetime.now(UTC)}))  # listed
     choose_run(page, "without-health")
     page.locator("#bench-view .health > summary").click()
     expect(page.locator("#bench-view .health-note")).to_contain_text("recorded without these figures")

@@ -1,7 +1,7 @@
 // The menu of runs: search and choose one, and rename, download, share or delete the current one.
 
 import { make, partsOf, setText } from "../../web/dom.js";
-import { formatResult } from "../../web/format.js";
+import { counted, formatResult } from "../../web/format.js";
 import { feed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 
@@ -69,6 +69,8 @@ export function runMenu({ element, server, pick, gone, renamed }) {
       const before = JSON.stringify(runs);
       const status = statusOfCurrent();
       runs = answer.runs;
+      part("older").hidden = !answer.older;
+      setText(part("older"), counted(answer.older ?? 0, "older run") + " not listed: add ?run= and the name to this page’s address, or delete newer runs.");
       if (statusOfCurrent() !== status) loadActions(); // a run that has ended can be downloaded and deleted
       if (JSON.stringify(runs) !== before) showList();
     }
