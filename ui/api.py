@@ -51,7 +51,7 @@ class Api:
     def list_runs(self) -> dict[str, Any]:
         """List runs with title, preset, task, status, step, validation metrics and when they were created.
 
-        These are the latest 100; older is the number of the others.
+        These are the latest 100; unlisted is the number of the others.
         """
         return run_info.list_runs(self.runs)
 

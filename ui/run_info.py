@@ -13,7 +13,7 @@ RESUMABLE = ("stopped", "failed", "interrupted")
 
 
 def list_runs(runs: VisitorRuns) -> dict[str, Any]:
-    """Return name, title, preset, task, status and figures of the latest runs, and how many are older."""
+    """Return name, title, preset, task, status and figures of the latest runs, and how many are unlisted."""
     listed: list[dict[str, Any]] = []
     for row in runs.rows(MAX_LISTED_RUNS):
         info, preset = row.progress.info, row.preset
@@ -34,11 +34,11 @@ def list_runs(runs: VisitorRuns) -> dict[str, Any]:
                 "queue_position": row.progress.queue_position,
             }
         )
-    older = 0
+    unlisted = 0
     if len(listed) == MAX_LISTED_RUNS:
         names = list(runs)
-        older = len(names) - 1 - names.index(listed[-1]["id"])
-    return {"runs": listed, "older": older}
+        unlisted = len(names) - 1 - names.index(listed[-1]["id"])
+    return {"runs": listed, "unlisted": unlisted}
 
 
 def can_open(runs: VisitorRuns, name: str) -> bool:

@@ -59,7 +59,8 @@ def _print(file: SweepFile, best: Best) -> None:
     print(f"runs {row.trial}-seed-{', '.join(map(str, file.seeds))}")
     if best.open_trials:
         print(f"not complete, and not considered: {counted(best.open_trials, 'trial')}", file=sys.stderr)
-    print(f"validation  {metric:18} {_spread(row.mean, row.sd, row.t_interval)}; the best of several, so too good")
+    optimistic = "; optimistic, since the trial was chosen by it" if best.candidates > 1 else ""
+    print(f"validation  {metric:18} {_spread(row.mean, row.sd, row.t_interval)}{optimistic}")
     for split, lengths in best.lengths.items():
         if text := lengths_text(lengths):
             print(f"input lengths of the {split} set: {text}")

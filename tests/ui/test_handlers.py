@@ -398,10 +398,10 @@ def test_the_list_of_runs_skips_damaged_runs(runs: Runs):
 
 def test_the_list_of_runs_counts_those_that_it_leaves_out(runs: Runs, monkeypatch: pytest.MonkeyPatch):
     shutil.copytree(runs.root / SHIPPED, runs.root / "another")
-    assert list_runs(VisitorRuns(runs))["older"] == 0
+    assert list_runs(VisitorRuns(runs))["unlisted"] == 0
     monkeypatch.setattr("ui.run_info.MAX_LISTED_RUNS", 1)
     found = list_runs(VisitorRuns(runs))
-    assert (len(found["runs"]), found["older"]) == (1, len(list(runs)) - 1)
+    assert (len(found["runs"]), found["unlisted"]) == (1, len(list(runs)) - 1)
 
 
 def test_lab_errors_reach_the_page_as_text_not_markup(runs: Runs):

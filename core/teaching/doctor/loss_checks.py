@@ -182,7 +182,7 @@ class LossChecks:
             sentence = f"Every token of the targets counts in the loss but the first {tokens} of each, as of a prompt"
             if not turns:
                 return Finding(name, "green", f"{sentence}.", 0.0)
-            sentence += f", and {counted(len(turns), 'later turn')}, as of a chat. Check that training leaves them out."
+            sentence += f", and {counted(len(turns), 'later turn')}, as of a chat. Check that this is intended."
             return Finding(name, "amber", sentence, 0.0)
         left_out = targets[gradient == 0].unique().tolist()
         if special.tgt_pad == NO_ID and len(left_out) == 1:

@@ -69,8 +69,8 @@ export function runMenu({ element, server, pick, gone, renamed }) {
       const before = JSON.stringify(runs);
       const status = statusOfCurrent();
       runs = answer.runs;
-      part("older").hidden = !answer.older;
-      setText(part("older"), counted(answer.older ?? 0, "older run") + " not listed: add ?run= and the name to this page’s address, or delete newer runs.");
+      part("unlisted").hidden = !answer.unlisted;
+      setText(part("unlisted"), "Not listed: " + counted(answer.unlisted ?? 0, "more run") + ". To open one, add ?run= and its name to the address of this page.");
       if (statusOfCurrent() !== status) loadActions(); // a run that has ended can be downloaded and deleted
       if (JSON.stringify(runs) !== before) showList();
     }
