@@ -26,7 +26,7 @@ from ui.forms import strategy_form
 from ui.forms.preset_form import kept_in
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 from ui.link_values import problems_of_link
-from ui.run_info import MAX_LISTED_RUNS, can_open
+from ui.run_info import can_open
 from ui.serving.errors import show_errors
 from ui.serving.guarded_page import GuardedPage
 from ui.tabs import attention, compare, decode, lessons, report, sweep, train
@@ -226,11 +226,11 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
 
 
 def _run_to_open(runs: VisitorRuns) -> str | None:
-    newest, last_first = runs.readable_names(MAX_LISTED_RUNS), reversed(list(runs))
-    active = [name for name in newest if runs[name].info.status in ACTIVE]
+    newest, last_first = runs.find().rows, reversed(list(runs))
+    active = [row.name for row in newest if row.progress.info.status in ACTIVE]
     shipped = list(takewhile(lambda name: runs[name].info.shipped, last_first))[::-1]  # they are last
     shipped.sort(key=lambda name: (name != attention_lessons()[0].run, runs[name].info.parameters))
-    return next(iter(active + shipped + newest), None)
+    return next(iter([*active, *shipped, *(row.name for row in newest)]), None)
 
 
 def _first_example(runs: VisitorRuns, run: str | None) -> str:

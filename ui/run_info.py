@@ -7,15 +7,15 @@ from core.runs import Run, RunError, RunProgress
 from core.server.access import VisitorRuns
 from core.teaching.bugs.descriptions import bug_notice
 
-MAX_LISTED_RUNS = 100
 STOPPABLE = ("queued", "training")
 RESUMABLE = ("stopped", "failed", "interrupted")
 
 
-def list_runs(runs: VisitorRuns) -> dict[str, Any]:
-    """Return name, title, preset, task, status and figures of the latest runs, and how many are unlisted."""
+def list_runs(runs: VisitorRuns, search: str = "", task: str = "") -> dict[str, Any]:
+    """Return name, title, preset, task, status and figures of the runs that match; see ``find_runs``."""
+    found = runs.find(search, task=task)
     listed: list[dict[str, Any]] = []
-    for row in runs.rows(MAX_LISTED_RUNS):
+    for row in found.rows:
         info, preset = row.progress.info, row.preset
         listed.append(
             {
@@ -24,7 +24,7 @@ def list_runs(runs: VisitorRuns) -> dict[str, Any]:
                 "preset": preset.name,
                 "task": preset.task.summary,
                 "created": info.created.isoformat(),
-                "shared": row.shared,
+                "shared": runs.has_visitors and row.shared,
                 "status": info.status,
                 "shipped": info.shipped,
                 "start_from": info.start.run if info.start else "",
@@ -34,11 +34,7 @@ def list_runs(runs: VisitorRuns) -> dict[str, Any]:
                 "queue_position": row.progress.queue_position,
             }
         )
-    unlisted = 0
-    if len(listed) == MAX_LISTED_RUNS:
-        names = list(runs)
-        unlisted = len(names) - 1 - names.index(listed[-1]["id"])
-    return {"runs": listed, "unlisted": unlisted}
+    return {"runs": listed, "unlisted": found.unlisted, "unsearched": found.unsearched}
 
 
 def can_open(runs: VisitorRuns, name: str) -> bool:

@@ -4,15 +4,14 @@ import secrets
 import string
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from core.config import ConfigError, Preset, shipped_pairs
 from core.config.listing import missing_package
-from core.runs import Run, RunError, RunFolder, RunProgress
+from core.runs import Run, RunError, RunFolder
 from core.runs.imported_tokens import Languages
 from core.runs.importing import MAX_IMPORT_BYTES, MAX_UPLOADED_HEADER_BYTES
 from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
@@ -23,7 +22,8 @@ from core.server.limits import MEGABYTE
 from core.server.networks import site_of
 from core.server.queue import NO_POOL
 from core.server.registry import Runs
-from core.server.starts import NewRun, StartChoice, Starts
+from core.server.run_list import RunList, find_runs
+from core.server.starts import NewRun, StartChoice, StartChoices, Starts
 from core.server.sweeps import Sweeps
 from core.storage.errors import LabError, UnavailableError
 from core.storage.tensor_file import MAX_HEADER_BYTES
@@ -57,17 +57,6 @@ class Visitor:
     def site(self) -> str:
         """The networks of IPv6 that may be the same customer's, see ``site_of``; else ``network``."""
         return site_of(self.network)
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """A run in a list. ``shared``: whether others may view it."""
-
-    name: str
-    title: str
-    shared: bool
-    preset: Preset
-    progress: RunProgress
 
 
 class VisitorRuns:
@@ -132,24 +121,9 @@ class VisitorRuns:
                 shared.append(each.name)
         return iter([*own, *shared, *shipped])
 
-    def readable_names(self, most: int) -> list[str]:
-        """Return the first names of these runs whose status and preset can be read, at most ``most`` of them."""
-        return list(islice(filter(self._runs.is_readable, self), most))
-
-    def rows(self, most: int) -> Iterator[RunRow]:
-        """Yield what a list shows of each of ``readable_names``, all of which the visitor may see."""
-        for name in self:
-            if most <= 0:
-                return
-            try:
-                run = self._runs[name]
-                preset, progress = run.preset, run.progress
-            except RunError:
-                self._runs.is_readable(name)  # logs why it is not
-                continue
-            shared = self.has_visitors and self._runs.ownership(name).shared
-            yield RunRow(name, run.title, shared, preset, progress)
-            most -= 1
+    def find(self, search: str = "", *, task: str = "", keep: Collection[str] = ()) -> RunList:
+        """Return the latest of these runs, or the latest that match a search; see ``find_runs``."""
+        return find_runs(self._runs, list(self), search=search, task=task, keep=keep)
 
     def __getitem__(self, name: str) -> Run:
         """Return a run that the visitor may see: their own, a shared or a shipped one, or one of a class they teach.
@@ -192,19 +166,18 @@ class VisitorRuns:
                 trainable.append((preset, self._trainable(preset).pairs))
         self._runs.estimates.request(trainable)
 
-    def starting_points(self, preset: Preset, most: int) -> list[StartChoice]:
-        """Return the runs that the visitor may read and that have weights, and whether a preset can begin with them.
+    def starting_points(self, preset: Preset, search: str = "", *, keep: str = "") -> StartChoices:
+        """Return the runs of ``find`` that have weights, and whether a preset can begin with them.
 
         Their vocabularies are not read; ``new_run`` refuses those that differ in them only.
         """
-        found = []
-        for row in self.rows(most):
-            run = self._runs[row.name]
-            if run.has_weights:
-                reasons = [message for _, message in misfits(preset, run.preset, "it")]
+        listed, choices = self.find(search, keep=[keep]), []
+        for row in listed.rows:
+            if self._runs[row.name].has_weights:
+                reasons = [message for _, message in misfits(preset, row.preset, "it")]
                 more = [f"{len(reasons) - MAX_REASONS} more"] if len(reasons) > MAX_REASONS else []
-                found.append(StartChoice(row.name, row.title, "; ".join(reasons[:MAX_REASONS] + more)))
-        return found
+                choices.append(StartChoice(row.name, row.title, "; ".join(reasons[:MAX_REASONS] + more)))
+        return StartChoices(choices, listed.unlisted, listed.unsearched)
 
     def new_run(self, preset: Preset, start_from: str = "") -> NewRun:
         """Return the run that a preset becomes: with the file of its own pairs, and with the weights to begin with.

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -361,10 +360,6 @@ class Runs(saved.Runs):
             if owner is None or each.ownership.owner == owner:
                 yield from (each.name, self[each.name].title)
         yield from (name for whose, name in list(self._deleted) if owner in (None, whose))
-
-    def readable_names(self, most: int) -> list[str]:
-        """Return the first names of runs whose status and preset can be read, at most ``most`` of them."""
-        return list(islice(filter(self.is_readable, self), most))
 
     def listings(self) -> tuple[RunListing, ...]:
         """Return all readable runs, newest first, shipped ones last.

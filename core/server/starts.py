@@ -40,6 +40,15 @@ class StartChoice:
     reason: str
 
 
+@dataclass(frozen=True)
+class StartChoices:
+    """The runs to start from, and how many runs are not among them, see ``RunList``."""
+
+    starts: list[StartChoice]
+    unlisted: int
+    unsearched: int
+
+
 class Starts:
     """What presets need to begin with other runs' weights: laid out once, as the page asks again and again."""
 

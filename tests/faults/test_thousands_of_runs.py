@@ -14,8 +14,9 @@ from core.runs import RunInfo
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.server.ownership import Ownership
+from core.server.run_list import MAX_LISTED
 from ui.page import _run_to_open
-from ui.run_info import MAX_LISTED_RUNS, list_runs
+from ui.run_info import list_runs
 
 MOST_COLD, MOST_WARM = 3.0, 0.1  # seconds to list 10,000 runs after a start, and again
 
@@ -63,16 +64,16 @@ def test_listing_more_runs_than_any_cache_holds_reads_each_once(root: Path, tiny
     runs = Runs(root)
     assert len(list(runs)) == count
     assert list(runs)[:2] == ["tiny-2000", "tiny-1999"]
-    assert read["run.json"] <= count + MAX_LISTED_RUNS
-    assert read["preset.yaml"] <= MAX_LISTED_RUNS
+    assert read["run.json"] <= count + MAX_LISTED
+    assert read["preset.yaml"] <= MAX_LISTED
     mine = VisitorRuns(runs, lambda: Visitor("owner-3"))
     assert len(list(mine)) == 200  # those of this visitor, and none that is shipped or shared
-    assert len(list_runs(mine)["runs"]) == MAX_LISTED_RUNS
+    assert len(list_runs(mine)["runs"]) == MAX_LISTED
     _run_to_open(VisitorRuns(runs))
     before = dict(read)
     for _ in range(3):
         assert len(list(runs)) == count
-        assert len(list_runs(mine)["runs"]) == MAX_LISTED_RUNS
+        assert len(list_runs(mine)["runs"]) == MAX_LISTED
         _run_to_open(VisitorRuns(runs))
     assert read == before
 
@@ -98,7 +99,7 @@ def test_ten_thousand_runs_are_listed_in_three_seconds_and_then_in_a_tenth(root:
     seconds = []
     for _ in range(4):
         start = time.perf_counter()
-        assert len(list_runs(mine)["runs"]) == MAX_LISTED_RUNS
+        assert len(list_runs(mine)["runs"]) == MAX_LISTED
         seconds.append(time.perf_counter() - start)
     cold, warm = seconds[0], min(seconds[1:])
     print(f"\nlisted in {cold:.2f} s after a start, then in {1000 * warm:.0f} ms")

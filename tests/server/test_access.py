@@ -22,7 +22,7 @@ from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,), "rename": ("Another title",)}
 ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "is_mine", "start", "import_file", "has_visitors"}
-ABOUT_THE_VISITOR |= {"own", "readable_names", "rows", "classroom"}
+ABOUT_THE_VISITOR |= {"own", "find", "classroom"}
 OF_THE_SERVER = {
     "active",
     "queued",

@@ -54,14 +54,14 @@ def test_a_visitor_starts_only_from_runs_that_they_may_read(lab: Lab, tiny):
             with pytest.raises(RunError, match="there is no such run"):
                 refuses(tiny, name)
     assert refused[annas] == refused["nobodys-run"]
-    assert bens.starting_points(tiny, 10) == []
+    assert bens.starting_points(tiny).starts == []
     lab.by(ANNA).share(annas, True)
     new = lab.finish(lab.by(BEN).start(tiny.with_changes(MORE), start_from=annas))
     start = lab.all[new].info.start
     assert start is not None
     assert start.run == "tiny-1"  # without its secret
     assert annas not in lab.all[new].folder.path.joinpath("run.json").read_text()
-    assert [each.name for each in lab.by(BEN).starting_points(tiny, 10)] == [new, annas]  # which he has opened
+    assert [each.name for each in lab.by(BEN).starting_points(tiny).starts] == [new, annas]  # which he has opened
     lab.by(ANNA).share(annas, False)
     with pytest.raises(RunError, match="there is no such run"):
         lab.by(BEN).start(tiny, start_from=annas)
@@ -70,12 +70,12 @@ def test_a_visitor_starts_only_from_runs_that_they_may_read(lab: Lab, tiny):
 def test_the_list_says_why_a_run_does_not_fit(lab: Lab, tiny):
     mine = lab.by(ANNA)
     first = lab.finish(mine.start(tiny))
-    (fits,) = mine.starting_points(tiny, 10)
+    (fits,) = mine.starting_points(tiny).starts
     assert (fits.name, fits.title, fits.reason) == (first, "tiny 1", "")
-    (other,) = mine.starting_points(tiny.with_changes({"model.d_model": 8, "model.num_heads": 4}), 10)
+    (other,) = mine.starting_points(tiny.with_changes({"model.d_model": 8, "model.num_heads": 4})).starts
     assert other.reason == "model.d_model=8, and it has 16; model.num_heads=4, and it has 2"
     changes = {"model.d_model": 8, "model.num_heads": 4, "model.d_ff": 8, "model.num_encoder_layers": 3}
-    (other,) = mine.starting_points(tiny.with_changes(changes), 10)
+    (other,) = mine.starting_points(tiny.with_changes(changes)).starts
     assert (other.reason.count(", and it has "), other.reason.endswith("; 1 more")) == (3, True)
     with pytest.raises(ConfigError, match=r"model\.d_model=8, and tiny-1 has 16"):
         mine.start(tiny.with_changes({"model.d_model": 8}), start_from=first)

@@ -10,6 +10,7 @@ import torch
 from core.config import load_preset
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.server import Runs
+from core.server.access import VisitorRuns
 from tests.serving import SHIPPED
 from tests.support.trainings import train_run
 from ui.components.run_picker import _about, runs_by_task
@@ -46,7 +47,7 @@ def comparer(shelf: Runs, monkeypatch) -> Comparer:
 
 
 def test_runs_are_grouped_by_task_and_by_settings_except_the_seed(shelf: Runs):
-    (own, shipped) = sorted(runs_by_task(shelf)["tasks"], key=lambda task: -len(task["groups"]))
+    (own, shipped) = sorted(runs_by_task(VisitorRuns(shelf))["tasks"], key=lambda task: -len(task["groups"]))
     assert (own["task"], shipped["task"]) == ("reverse 2–5 digits", "reverse 3–10 digits")
     groups = {group["label"]: group for group in own["groups"]}
     seeds = next(group for group in groups.values() if len(group["runs"]) == 3)

@@ -11,6 +11,7 @@ from core.interpret.inspection import inspect
 from core.models.seq2seq import Head
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.server import Runs
+from core.server.access import VisitorRuns
 from core.storage.errors import InputError
 from tests.serving import SHIPPED
 from tests.ui.addresses import address_of
@@ -174,7 +175,7 @@ def test_all_strategies_decode_with_the_interventions(runs: Runs):
     ids=str,
 )
 def test_the_address_restores_interventions(runs: Runs, spec: InterventionSpec):
-    assert page._open(runs, address_of(page._decode(runs, SHIPPED, "4829", spec)))["spec"] == spec
+    assert page._open(VisitorRuns(runs), address_of(page._decode(runs, SHIPPED, "4829", spec)))["spec"] == spec
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def filled(draft: Draft, start_from: str = "", **values: Any) -> tuple[Draft, di
 def test_the_form_lists_the_runs_and_starts_from_the_chosen_one(own_runs: Runs, tiny: Preset):
     mine, draft = VisitorRuns(own_runs), Draft(tiny, tiny)
     shown = preset_form.check(mine, *filled(draft, "first"))
-    assert shown["fields"]["starts"] == [{"name": "first", "title": "first", "reason": ""}]
+    assert shown["fields"]["starts"]["starts"] == [{"name": "first", "title": "first", "reason": ""}]
     assert "begins with the weights of first" in shown["summary"]["text"]
     started = preset_form.started(mine, *filled(draft, "first"), ask=False)
     run = own_runs[started["run"]]
@@ -50,7 +50,7 @@ def test_the_form_lists_the_runs_and_starts_from_the_chosen_one(own_runs: Runs, 
     wait_for(lambda: not own_runs.active())
     assert "; began with the weights of first after step 8" in settings_line(own_runs[run.name])
     assert reused_draft(mine, run.name, draft).start_from == "first"
-    assert {each["name"] for each in preset_form.listed_starts(mine, *filled(draft))["fields"]["starts"]} == {
+    assert {each["name"] for each in preset_form.listed_starts(mine, *filled(draft))["fields"]["starts"]["starts"]} == {
         "first",
         run.name,
     }
@@ -79,7 +79,7 @@ def test_a_run_that_does_not_fit_is_refused_where_it_is_chosen(own_runs: Runs, t
     form = filled(Draft(tiny, tiny), start_from, d_ff=8)
     shown = preset_form.check(VisitorRuns(own_runs), *form)
     assert problem in shown["summary"]["text"]
-    assert shown["fields"]["starts"][0]["reason"] == "model.d_ff=8, and it has 32"
+    assert shown["fields"]["starts"]["starts"][0]["reason"] == "model.d_ff=8, and it has 32"
     refused = preset_form.started(VisitorRuns(own_runs), *form, ask=True)
     assert problem in refused.get("summary", refused["message"]).get("text", refused["message"]["text"])
     assert list(own_runs) == ["first"]

@@ -5,6 +5,7 @@ import pytest
 from core.config import ConfigError
 from core.generation import GREEDY, Beam, Sample, Strategy
 from core.server import Runs
+from core.server.access import VisitorRuns
 from tests.serving import SHIPPED
 from tests.ui.addresses import address_of
 from ui import page
@@ -51,7 +52,7 @@ def test_a_strategy_survives_controls_and_address(strategy):
 )
 def test_an_invalid_strategy_in_the_address_becomes_greedy(runs: Runs, spec):
     assert strategy_form.from_query(spec) == GREEDY
-    opened = page._open(runs, spec)
+    opened = page._open(VisitorRuns(runs), spec)
     assert opened["kind"] == "greedy"
 
 
@@ -120,6 +121,8 @@ def test_all_strategies_decode_the_same_input(runs: Runs):
 
 def test_the_address_restores_the_strategy(runs: Runs):
     values = filled(Beam(beam_size=2))
-    opened = page._open(runs, address_of(page._decode(runs, SHIPPED, "4829", NO_INTERVENTIONS, "beam", "9", *values)))
+    opened = page._open(
+        VisitorRuns(runs), address_of(page._decode(runs, SHIPPED, "4829", NO_INTERVENTIONS, "beam", "9", *values))
+    )
     assert (opened["kind"], opened["prefix"]) == ("beam", "9")
     assert [opened[name]["value"] for name in strategy_form._names()] == values

@@ -36,6 +36,12 @@ class RunRequest(Request):
     run: str = Field(max_length=100)
 
 
+class SearchRequest(Request):
+    """A request for the list of runs; see ``core.server.run_list.find_runs``."""
+
+    search: str = Field(default="", max_length=200)
+
+
 class MetricsRequest(RunRequest):
     """A request for the metrics of one run that the browser does not have yet; see ``History.chart``."""
 

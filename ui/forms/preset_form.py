@@ -29,7 +29,6 @@ from ui.components.setting_fields import SubmittedFields, setting_fields
 from ui.events import CHECK, LATEST, QUIET
 from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import hint_of, preset_from, problem_of, settings_of, value_in
-from ui.run_info import MAX_LISTED_RUNS
 from ui.serving.errors import show_errors
 from ui.updates import Updates, by_name
 
@@ -138,7 +137,7 @@ class Form:
             "draft": draft,
             "fields": opened_fields(draft)
             | {"kept": _kept(draft, draft.start, draft.start_from)}
-            | _listed(self.runs, draft.start),
+            | _listed(self.runs, draft.start, start_from=draft.start_from),
         }
 
 
@@ -234,15 +233,10 @@ def opened_fields(draft: Draft) -> dict[str, Any]:
     return fields_value(draft, values, draft.start) | {"values": values, "start_from": draft.start_from}
 
 
-def _listed(runs: VisitorRuns, preset: Preset) -> dict[str, Any]:
+def _listed(runs: VisitorRuns, preset: Preset, *, search: str = "", start_from: str = "") -> dict[str, Any]:
     """Return the runs to start from, and when they were looked up: the answer to an earlier event may come later."""
     looked_up = time_ns()
-    return {"starts": _starts(runs, preset), "listed": looked_up}
-
-
-def _starts(runs: VisitorRuns, preset: Preset) -> list[dict[str, str]]:
-    """Return the runs to start from, each with the reason if the preset cannot begin with its weights."""
-    return [asdict(each) for each in runs.starting_points(preset, MAX_LISTED_RUNS)]
+    return {"starts": asdict(runs.starting_points(preset, search, keep=start_from)), "listed": looked_up}
 
 
 def fields_value(
@@ -272,18 +266,20 @@ def _label(preset: Preset, section: str) -> str:
 def listed_starts(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
     """Return the update of the fields with the runs to start from; none while the form is invalid or being opened."""
     try:
-        preset = preset_in(draft, submitted)
+        preset, fields = preset_in(draft, submitted), _submitted(submitted)
     except ConfigError:
         return {}
-    return {"fields": {"edition": draft.edition} | _listed(runs, preset)}
+    listed = _listed(runs, preset, search=fields.start_search, start_from=fields.start_from)
+    return {"fields": {"edition": draft.edition} | listed}
 
 
 def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> Updates:
     """Validate the form; return the updates of its summary, of the message, and of the fields' hints and errors."""
-    values = _submitted(submitted).values
+    form = _submitted(submitted)
+    values, start_from = form.values, form.start_from
     try:
-        preset, start_from = preset_in(draft, submitted), start_from_in(submitted)
-        listed = _listed(runs, preset)
+        preset = preset_in(draft, submitted)
+        listed = _listed(runs, preset, search=form.start_search, start_from=start_from)
     except ConfigError as error:
         fields = fields_value(draft, values, None, error.problems)
         return {"summary": problem(error), "message": {"text": ""}, "fields": fields}

@@ -14,7 +14,7 @@ from ui.components.run_comparison import run_comparison
 from ui.components.run_picker import run_picker
 from ui.events import CPU, QUIET
 from ui.link_values import compared_runs
-from ui.run_info import MAX_LISTED_RUNS, can_open
+from ui.run_info import can_open
 from ui.serving.cancellation import Cancellation
 from ui.tabs.cancellable import cancellable
 from ui.updates import Updates, each_by_name
@@ -36,7 +36,7 @@ class Comparer:
             selection: the picker's value, as a browser sent it.
         """
         chosen = selection.get("chosen") if isinstance(selection, dict) else None
-        names = [str(name) for name in chosen[:MAX_LISTED_RUNS]] if isinstance(chosen, list) else []
+        names = list(map(str, chosen)) if isinstance(chosen, list) else []
         yield from cancellable(self.cancellation, self._results(names))
 
     def _results(self, names: list[str]) -> Iterator[dict[str, Any]]:

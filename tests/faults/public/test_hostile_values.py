@@ -48,7 +48,8 @@ DRAFT |= {"amount": "", "search": "grid", "trials": "", "pruning": "none", "jobs
 # Valid arguments of the components' functions, in which one field at a time is replaced; {"run": …} for the others.
 # Where two components have a function of a name, that of the second begins with its id.
 REQUESTS = {
-    "list_runs": {},
+    "list_runs": {"search": "tiny", "task": ""},
+    "runs_by_task": {"search": "tiny", "keep": [SHIPPED]},
     "lesson": {"name": "mask"},
     "symptoms": {"name": "symptoms"},
     "picture": {"title": "a", "rows": ["x"], "columns": ["y"], "weights": [[1.0]], "marked": []},

@@ -16,7 +16,7 @@ from core.text.vocab import BOS, EOS
 from ui.attention_blocks import BLOCK_NAMES, columns_of_maps, source_block
 from ui.components.attention_viewer import encoded
 from ui.components.class_board import class_functions, nickname_of
-from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
+from ui.components.component import MetricsRequest, Request, RunRequest, SearchRequest, component, validated
 from ui.run_info import RESUMABLE, STOPPABLE, list_runs, progress_since
 from ui.serving.downloads import PATH
 from ui.serving.errors import in_words
@@ -40,6 +40,12 @@ class SnapshotRequest(RunRequest):
     step: int = Field(ge=0)
     block: Literal["", "all", "cross", "decoder", "encoder"] = ""
     input: int = Field(default=0, ge=0)
+
+
+class ListRequest(SearchRequest):
+    """A request for the runs of the menu."""
+
+    task: str = Field(default="", max_length=500)
 
 
 class RenameRequest(RunRequest):
@@ -72,7 +78,7 @@ def run_bar(runs: VisitorRuns) -> gr.HTML:
         "still_open": validated(Request, lambda _: {}),  # the request itself is what counts
         "feed": validated(FeedRequest, lambda request: feed(runs, request) | server),
         "snapshot": validated(SnapshotRequest, partial(snapshot, runs)),
-        "list_runs": validated(Request, lambda _: list_runs(runs)),
+        "list_runs": validated(ListRequest, lambda request: list_runs(runs, request.search, request.task)),
         "actions": validated(RunRequest, partial(actions, runs)),
         "stop": validated(RunRequest, partial(stop, runs)),
         "resume": validated(RunRequest, partial(resume, runs)),

@@ -1,8 +1,9 @@
 // The menu of runs: search and choose one, and rename, download, share or delete the current one.
 
 import { make, partsOf, setText } from "../../web/dom.js";
-import { counted, formatResult } from "../../web/format.js";
+import { formatResult } from "../../web/format.js";
 import { feed } from "../../web/run_feed.js";
+import { afterTyping, leftOut } from "../../web/run_search.js";
 import { callServer } from "../../web/server.js";
 
 const REFRESH_MS = 1000;
@@ -11,7 +12,8 @@ const MAX_TITLE = 60; // characters, see core/runs/names.py
 /** { open, toggle }: the menu in an element of the bar. */
 export function runMenu({ element, server, pick, gone, renamed }) {
   const part = partsOf(element);
-  let runs = []; // the latest first
+  let runs = []; // those that match what the server was asked for last, the latest first
+  let answered = ""; // what that was
   let current = {}; // what can be done with the current run
   let timer = 0;
 
@@ -24,10 +26,13 @@ export function runMenu({ element, server, pick, gone, renamed }) {
     return (run.shipped ? "example · " : run.shared ? "shared · " : "") + (words[run.status] ?? run.status);
   }
 
+  const wanted = () => ({ search: part("search").value.trim(), task: part("tasks").value });
+
+  /** As the server does it, which knows of more runs: what is typed narrows the list at once. */
   function matches(run) {
-    const words = part("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const text = [run.title, run.task, run.preset, run.status].join(" ").toLowerCase();
-    const task = part("tasks").value;
+    const { search, task } = wanted();
+    const words = search.toLowerCase().split(/\s+/).filter(Boolean);
+    const text = [run.id, run.title, run.task, run.preset, run.status].join(" ").toLowerCase();
     return words.every((word) => text.includes(word)) && (!task || run.task === task);
   }
 
@@ -48,14 +53,16 @@ export function runMenu({ element, server, pick, gone, renamed }) {
     part("list").replaceChildren(...shown.map(makeItem));
     if (focused) [...part("list").querySelectorAll("button")].find((each) => each.dataset.run === focused)?.focus();
     part("none").hidden = shown.length > 0;
-    setText(part("none"), runs.length ? "No run matches." : "No runs yet. Choose a preset and press Train.");
-    const tasks = [...new Set(runs.map((run) => run.task))];
+    const { search, task } = wanted();
+    const isAnswered = answered === JSON.stringify(wanted());
+    setText(part("none"), !isAnswered ? "Searching …" : search || task ? "No run matches." : "No runs yet. Choose a preset and press Train.");
     const select = part("tasks");
+    const known = [...select.options].map((option) => option.value).filter(Boolean);
+    const tasks = [...new Set([...known, ...runs.map((run) => run.task)])]; // also those of runs that do not match now
     select.hidden = tasks.length < 2;
-    if (select.options.length !== tasks.length + 1) {
-      const chosen = select.value;
-      select.replaceChildren(make("option", { value: "" }, "All tasks"), ...tasks.map((task) => make("option", { value: task }, task)));
-      select.value = tasks.includes(chosen) ? chosen : "";
+    if (!select.options.length || tasks.length > known.length) {
+      select.replaceChildren(make("option", { value: "" }, "All tasks"), ...tasks.map((each) => make("option", { value: each }, each)));
+      select.value = task;
     }
   }
 
@@ -63,16 +70,20 @@ export function runMenu({ element, server, pick, gone, renamed }) {
 
   async function refresh() {
     clearTimeout(timer);
-    const answer = await callServer(server, "list_runs", {});
+    const asked = wanted();
+    const answer = await callServer(server, "list_runs", asked);
     if (part("menu").hidden) return;
+    clearTimeout(timer); // of another request, begun meanwhile
     if (Array.isArray(answer?.runs)) {
-      const before = JSON.stringify(runs);
+      const before = answered + JSON.stringify(runs);
       const status = statusOfCurrent();
       runs = answer.runs;
-      part("unlisted").hidden = !answer.unlisted;
-      setText(part("unlisted"), "Not listed: " + counted(answer.unlisted ?? 0, "more run") + ". To open one, add ?run= and its name to the address of this page.");
+      answered = JSON.stringify(asked);
+      const left = leftOut(answer, asked.search || asked.task);
+      part("unlisted").hidden = !left;
+      setText(part("unlisted"), left + (answer.unsearched ? " To open one of them, add ?run= and its name to the address of this page." : ""));
       if (statusOfCurrent() !== status) loadActions(); // a run that has ended can be downloaded and deleted
-      if (JSON.stringify(runs) !== before) showList();
+      if (answered + JSON.stringify(runs) !== before) showList();
     }
     timer = setTimeout(refresh, REFRESH_MS);
   }
@@ -209,7 +220,11 @@ export function runMenu({ element, server, pick, gone, renamed }) {
 
   part("menu").addEventListener("keydown", onKey);
   part("search").addEventListener("input", showList);
-  part("tasks").addEventListener("change", showList);
+  afterTyping(part("search"), refresh);
+  part("tasks").addEventListener("change", () => {
+    showList();
+    refresh();
+  });
   part("rename-input").addEventListener("input", showRule);
   part("rename").addEventListener("submit", renameRun);
   part("share").addEventListener("click", shareRun);

@@ -5,16 +5,23 @@ from functools import lru_cache, partial
 from typing import Any
 
 import gradio as gr
+from pydantic import Field
 
 from core.config import Preset
 from core.config.listing import describe_changes, listed_presets, missing_package, shipped_preset
 from core.reports.comparison import group_runs, held_out_key
 from core.runs import Run
 from core.server.access import VisitorRuns
-from ui.components.component import Request, component, validated
-from ui.run_info import MAX_LISTED_RUNS
+from core.server.run_list import MAX_LISTED
+from ui.components.component import SearchRequest, component, validated
 
 MAX_RIVALS = 3  # presets that are suggested where a task has one run
+
+
+class PickerRequest(SearchRequest):
+    """A request for the runs to compare. ``keep``: names of runs to list anyway, such as the chosen ones."""
+
+    keep: list[str] = Field(default=[], max_length=MAX_LISTED)
 
 
 def run_picker(runs: VisitorRuns) -> gr.HTML:
@@ -22,28 +29,29 @@ def run_picker(runs: VisitorRuns) -> gr.HTML:
 
     Event: ``.begin(fn)``, when a value with ``"start": True`` arrives.
     """
-    functions = {"list_runs": validated(Request, partial(runs_by_task, runs))}
+    functions = {"runs_by_task": validated(PickerRequest, partial(runs_by_task, runs))}
     return component(
         "run_picker", elem_id="run-picker", events=["begin"], value={"chosen": []}, server_functions=functions
     )
 
 
-def runs_by_task(runs: VisitorRuns, _: Request | None = None) -> dict[str, Any]:
-    """Return the runs grouped by task, and within a task by all settings except the seed.
+def runs_by_task(runs: VisitorRuns, request: PickerRequest | None = None) -> dict[str, Any]:
+    """Return the runs that match a search, by task, and within a task by all settings except the seed.
 
     A task with a single run comes with the quickest presets that would give it another one.
     """
-    by_task: dict[tuple, list[Run]] = {}
-    for name in runs.readable_names(MAX_LISTED_RUNS):
-        run = runs[name]
-        if run.preset.is_watched:  # there is nothing here to decode and compare
-            continue
-        by_task.setdefault(held_out_key(run.preset.task), []).append(run)
+    request = request or PickerRequest()
+    found, by_task = runs.find(request.search, keep=request.keep), dict[tuple, list[Run]]()
+    for row in found.rows:
+        if not row.preset.is_watched:  # there is nothing here to decode and compare
+            by_task.setdefault(held_out_key(row.preset.task), []).append(runs[row.name])
     return {
         "tasks": [
             _task({run.name: run for run in each}) | {"rivals": _rivals(key, each[0].preset) if len(each) == 1 else []}
             for key, each in by_task.items()
-        ]
+        ],
+        "unlisted": found.unlisted,
+        "unsearched": found.unsearched,
     }
 
 
@@ -80,7 +88,7 @@ def _listed(run: Run) -> dict[str, Any]:
     }
 
 
-@lru_cache(MAX_LISTED_RUNS * 10)
+@lru_cache(MAX_LISTED * 10)
 def _about(preset: Preset) -> str:
     """Return a run's preset and its changed settings, the seed excepted."""
     base = shipped_preset(preset)

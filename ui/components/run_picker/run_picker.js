@@ -5,8 +5,10 @@ import { patchAddress, readAddress } from "../../web/address.js";
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatResult } from "../../web/format.js";
 import { openPreset } from "../../web/navigation.js";
+import { afterTyping, leftOut } from "../../web/run_search.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 
+const MAX_KEPT = 100; // chosen runs that are listed in any case, see PickerRequest
 const SUGGESTED = 4; // runs compared when the tab opens
 
 export function mount({ element, trigger, props, server, watch }) {
@@ -74,7 +76,7 @@ export function mount({ element, trigger, props, server, watch }) {
       section.classList.toggle("other-task", isOtherTask);
       setText(section.querySelector(".why"), isOtherTask
         ? "A different task, or different settings of it, such as tokens. Only runs of the same task can be compared."
-        : namesOf(task).length > 1 ? "" : "Only one run. A comparison needs another one of this task"
+        : namesOf(task).length > 1 ? "" : "Only one run" + (part("find").hidden ? "" : " is listed") + ". A comparison needs another one of this task"
           + (task.rivals.length ? ", such as one of these presets:" : "."));
       for (const row of rows.filter((each) => each.task === task)) {
         const ticked = row.names.filter((name) => chosen.includes(name)).length;
@@ -108,11 +110,15 @@ export function mount({ element, trigger, props, server, watch }) {
   }
 
   async function refresh() {
-    const answer = await callServer(server, "list_runs", {});
+    const search = part("search").value.trim();
+    const answer = await callServer(server, "runs_by_task", { search, keep: chosen.slice(0, MAX_KEPT) });
     setText(part("error"), answer ? "" : "connection lost, retrying");
-    if (!answer) return 1000;
+    if (!answer || search !== part("search").value.trim()) return 1000;
+    const left = leftOut(answer, search);
+    part("find").hidden = !left && !search; // as long as all runs are listed
+    setText(part("unlisted"), left);
     part("empty").hidden = answer.tasks.length > 0;
-    setText(part("empty"), "No runs yet. Train some on one task on the Train tab, then compare them here.");
+    setText(part("empty"), search ? "No run matches." : "No runs yet. Train some on one task on the Train tab, then compare them here.");
     const now = JSON.stringify(answer.tasks);
     if (now !== drawnFrom) {
       const focused = rows.findIndex((row) => row.box === document.activeElement);
@@ -138,6 +144,6 @@ export function mount({ element, trigger, props, server, watch }) {
   }
 
   applyValue();
-  pollWhileVisible(element, refresh);
+  afterTyping(part("search"), pollWhileVisible(element, refresh));
   watch("value", applyValue);
 }

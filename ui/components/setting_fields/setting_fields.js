@@ -4,6 +4,7 @@
 
 import { make, partsOf, setText, uniqueName } from "../../web/dom.js";
 import { inTab } from "../../web/remembered.js";
+import { afterTyping, leftOut } from "../../web/run_search.js";
 
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
@@ -11,12 +12,13 @@ export function mount({ element, trigger, props, watch }) {
   const fields = new Map(); // { read, write, hint } by key, of the open preset
   let edition = null;
   let starts = []; // { name, title, reason } of the runs to start from
+  let others = {}; // { unlisted, unsearched }: how many runs are not among them
   let startsListed = 0; // when they were looked up; an answer that comes later may have looked earlier
   let chosen = ""; // name of one of them
 
   function submit() {
     const values = Object.fromEntries([...fields].map(([key, { read }]) => [key, read()]));
-    props.value = { edition, values, start_from: chosen };
+    props.value = { edition, values, start_from: chosen, start_search: part("start-search").value.trim() };
   }
 
   function changed() {
@@ -112,8 +114,15 @@ export function mount({ element, trigger, props, watch }) {
     const about = chosen ? "its best weights; optimizer and schedule start anew" : "or the best weights of a run, to fine-tune it";
     setText(part("start-hint"), reason ? "✗ " + reason : about);
     part("start").classList.toggle("invalid", Boolean(reason));
-    part("start").hidden = !starts.length;
+    const search = part("start-search").value.trim();
+    const left = leftOut(others, search);
+    part("start-search").hidden = !left && !search; // as long as all runs are listed
+    part("start-unlisted").hidden = !left;
+    setText(part("start-unlisted"), left);
+    part("start").hidden = !starts.length && part("start-search").hidden;
   }
+
+  afterTyping(part("start-search"), changed);
 
   part("start-run").addEventListener("change", (event) => {
     chosen = event.target.value;
@@ -125,7 +134,10 @@ export function mount({ element, trigger, props, watch }) {
   function applyValue() {
     const { sections: described, values, kept, edition: opened, starts: found, listed, start_from } = props.value ?? {};
     if (!described?.length && !found) return; // it is from here
-    if (found && (values || (opened === edition && listed >= startsListed))) [starts, startsListed] = [found, listed];
+    if (found && (values || (opened === edition && listed >= startsListed))) {
+      ({ starts, ...others } = found);
+      startsListed = listed;
+    }
     if (values) {
       edition = opened;
       chosen = start_from ?? "";
