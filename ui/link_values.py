@@ -10,6 +10,7 @@ from core.models.seq2seq import BLOCKS, Head
 from core.runs import Run
 from core.runs.names import readable_name
 from core.server.access import VisitorRuns
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError, LabError
 from core.teaching.attention_lessons import attention_lessons
 from core.teaching.lessons import lesson_names
@@ -31,7 +32,7 @@ def problems_of_link(runs: VisitorRuns, query: dict[str, str], run: str | None) 
     """
     lessons = ["symptoms", *(each.name for each in attention_lessons()), *lesson_names()]
     problems = {
-        name: f"{name}={query[name]!r:.60} is not one of {these}"
+        name: f"{name}={short_repr(query[name])} is not one of {these}"
         for name, known, these in (
             ("tab", TABS, "the tabs"),
             ("preset", preset_names(), "the presets"),
@@ -98,7 +99,7 @@ def _check_number(query: dict[str, str], name: str) -> int:
     """Return a number of a link that counts from 1, or 0 if it is not given; InputError if it is none."""
     text = query.get(name, "")
     if text and not (text.isdecimal() and int(text[:9])):
-        raise InputError(f"{name}={text!r:.20} is not a whole number from 1")
+        raise InputError(f"{name}={short_repr(text, 20)} is not a whole number from 1")
     return int(text[:9] or 0)
 
 
@@ -111,4 +112,4 @@ def _check_fixed_input(query: dict[str, str], run: Run) -> None:
 
 def _check_step(step: str, steps: int | None) -> None:
     if step and steps is not None and not (step.isdecimal() and int(step[:9]) <= steps):
-        raise InputError(f"step={step!r:.20} is not a training step of this run, which has {steps:,}")
+        raise InputError(f"step={short_repr(step, 20)} is not a training step of this run, which has {steps:,}")

@@ -12,6 +12,7 @@ from core.generation import GREEDY
 from core.runs import ACTIVE
 from core.runs.names import readable_name
 from core.server.access import VisitorRuns
+from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import InputError
 from core.teaching.attention_lessons import attention_lessons
 from ui import api, interventions
@@ -214,7 +215,7 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
     run = None if is_missing else named or _run_to_open(runs)
     strategy = strategy_form.from_query(query)
     text = query.get("input", "") or _first_example(runs, run)
-    missing = readable_name(named)[:60] if named and is_missing else None
+    missing = shortened(readable_name(named)) if named and is_missing else None
     unread = problems_of_link(runs, query, run)
     return {
         **current_run(run, missing=missing, unread=unread, used=["preset"], translator=shipped_translator(runs)),
@@ -382,7 +383,7 @@ def _inspect_block(current_decode: CurrentDecode | None, event: gr.EventData) ->
     named, layer = event_text(event, "block"), event_number(event, "layer")
     block = next((each for each in BLOCK_NAMES if each == named), None)
     if block is None:
-        raise InputError(f"block={named[:20]!r} is not one of {', '.join(BLOCK_NAMES)}")
+        raise InputError(f"block={short_repr(named, 20)} is not one of {', '.join(BLOCK_NAMES)}")
     return _open_attention(attention_value(current_decode, block=block, layer=layer))
 
 

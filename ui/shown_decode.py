@@ -8,6 +8,7 @@ from pydantic import Field
 
 from core.interpret.interventions import Ablation
 from core.interpret.trained import Trained
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.text.vocab import BOS, EOS, Vocab
 from ui.components.component import RunRequest
@@ -53,5 +54,7 @@ def _ids(name: str, tokens: Sequence[str], vocab: Vocab) -> torch.Tensor:
     known = {token: index for index, token in enumerate(vocab.tokens)}
     for token in tokens:
         if token not in known:
-            raise InputError(f"{name} has the token {token[:20]!r}, which is not in the vocabulary of this run")
+            raise InputError(
+                f"{name} has the token {short_repr(token, 20)}, which is not in the vocabulary of this run"
+            )
     return torch.tensor([[known[token] for token in tokens]])

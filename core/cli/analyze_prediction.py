@@ -22,6 +22,7 @@ from core.interpret.attribution import (
 from core.interpret.attribution.corrupted_input import corrupt
 from core.interpret.attribution.prediction import Prediction, prediction_at
 from core.interpret.trained import Trained
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.text.vocab import until_eos
 
@@ -114,7 +115,7 @@ def _methods_from(text: str | None) -> list[str]:
     names = list(METHODS) if text is None else [name.strip() for name in text.split(",")]
     for name in names:
         if name not in METHODS:
-            raise InputError(f"--method={name!r:.40} is not one of {', '.join(METHODS)}")
+            raise InputError(f"--method={short_repr(name, 40)} is not one of {', '.join(METHODS)}")
     return list(dict.fromkeys(names))
 
 
@@ -226,7 +227,7 @@ def _patching(loaded: Trained, prediction: Prediction, options: argparse.Namespa
     if options.change is not None:
         position, equals, token = options.change.partition("=")
         if not equals or not position.strip().isdecimal():
-            raise InputError(f"--change={options.change!r:.40} must be K=T, position and token, such as 4=7")
+            raise InputError(f"--change={short_repr(options.change, 40)} must be K=T, position and token, such as 4=7")
         corrupted = corrupt(model, task, prediction, position=int(position) - 1, replacement=token.strip())
     found = activation_patching.activation_patching(model, task, prediction, corrupted=corrupted)
     lines = [

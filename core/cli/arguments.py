@@ -9,6 +9,7 @@ from core.config import ConfigError, Preset, load_preset, load_preset_file, pair
 from core.config.preset import PLUGIN_FILES
 from core.runs.names import readable_name
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import InputError
 
 if TYPE_CHECKING:
@@ -147,7 +148,9 @@ def named_preset(name: str) -> Preset:
     if _is_file(name):
         return load_preset_file(Path(name))
     if name not in preset_names() and Path(name).is_file():
-        raise ConfigError([("preset", f"preset={name!r:.60} is a file; the name of such a file must end with .yaml")])
+        raise ConfigError(
+            [("preset", f"preset={short_repr(name)} is a file; the name of such a file must end with .yaml")]
+        )
     return load_preset(name)
 
 
@@ -198,9 +201,9 @@ def changes_from(options: argparse.Namespace) -> dict[str, Any]:
     for setting in options.set:
         key, equals, value = setting.partition("=")
         if not equals:
-            raise ConfigError([(key, f"--set {setting[:60]!r} must look like training.steps=500")])
+            raise ConfigError([(key, f"--set {short_repr(setting)} must look like training.steps=500")])
         if not value.strip():
-            raise ConfigError([(key, f"--set {setting[:60]} has no value; '' is an empty text")])
+            raise ConfigError([(key, f"--set {shortened(setting)} has no value; '' is an empty text")])
         try:
             changes[key] = bounded_yaml.load(value)
         except bounded_yaml.BoundedYamlError as error:

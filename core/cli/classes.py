@@ -11,6 +11,7 @@ from core.runs import DEFAULT_ROOT
 from core.runs.text_tables import aligned
 from core.server.registry import CLASSES
 from core.server.stored_class import Class
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError, LabError
 
 _COLUMNS = ("id", "open for", "students", "waiting", "door", "code", "network")
@@ -32,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
 def _close(folder: Path, names: list[str]) -> None:
     files = {file.stem: file for file in folder.glob("*.json")}
     if unknown := [name for name in names if name not in files]:
-        raise InputError(f"close={unknown[0][:60]!r} is not the id of an open class; the command lists them")
+        raise InputError(f"close={short_repr(unknown[0])} is not the id of an open class; the command lists them")
     for name in names:
         try:
             files[name].unlink(missing_ok=True)

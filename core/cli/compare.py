@@ -27,6 +27,7 @@ from core.runs import DEFAULT_ROOT, list_runs
 from core.runs.run import Runs
 from core.runs.sweeps.folder import SweepFolder
 from core.runs.text_tables import aligned
+from core.storage.error_messages import shortened
 from core.storage.errors import InputError
 
 Rows = list[list[str]]
@@ -142,7 +143,9 @@ def lengths_of(text: str | None) -> range | None:
     match = re.fullmatch(r"(\d{1,4})-(\d{1,4})", text)
     first, last = map(int, match.groups()) if match else (0, 0)
     if not 1 <= first <= last:
-        raise InputError(f"--lengths={text[:60]} must be two lengths, the shortest and the longest, such as 41-100")
+        raise InputError(
+            f"--lengths={shortened(text)} must be two lengths, the shortest and the longest, such as 41-100"
+        )
     return range(first, last + 1)
 
 

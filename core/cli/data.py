@@ -17,6 +17,7 @@ from core.config import pairs_beside, preset_to_yaml
 from core.reports.formatting import duration_range
 from core.runs.estimate import TrainingTime, estimate_training_time
 from core.storage.atomic import write_atomically
+from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import InputError
 from core.tasks.ingest import (
     FORMATS,
@@ -85,7 +86,7 @@ def _held_out(names: list[str], split: str) -> HeldOutFile:
         label, _, file = file.partition("=")
         name = set_name(label)
         if not name:
-            raise InputError(f"--test {label[:60]}=…: the name of a test set must have a letter or digit")
+            raise InputError(f"--test {shortened(label)}=…: the name of a test set must have a letter or digit")
     return HeldOutFile(Path(file), Path(targets[0]) if targets else None, split, name)
 
 
@@ -97,7 +98,8 @@ def _kinds(text: str) -> Kinds | None:
     kinds = [kind for name in names for kind in TOKEN_KINDS if kind == name]
     if len(names) > 2 or len(kinds) < len(names):
         raise InputError(
-            f"--tokens={text[:60]!r} must be {AUTOMATIC}, one of {', '.join(TOKEN_KINDS)}, or two of them with a comma"
+            f"--tokens={short_repr(text)} must be {AUTOMATIC}, one of {', '.join(TOKEN_KINDS)}, "
+            "or two of them with a comma"
         )
     return (kinds[0], "character") if kinds == ["inflection"] else (kinds[0], kinds[-1])
 

@@ -8,6 +8,7 @@ from core.evaluation.accuracy import perplexity, score_references
 from core.evaluation.ngram import MAX_ORDER, NGram
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Runs
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 
@@ -20,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     task, summary = loaded.task, loaded.preset.task.summary
     known, held_out = task.lines("train"), task.lines("test")
     if not known:
-        raise InputError(f"run={options.run[:60]!r} does not model text; its task is to {summary}")
+        raise InputError(f"run={short_repr(options.run)} does not model text; its task is to {summary}")
     loss = score_references(loaded.model, fixed_pairs(task, len(held_out), split="test")).loss
     tokens = sum(len(line) + 1 for line in held_out)
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}: {summary}")

@@ -10,6 +10,7 @@ from core.runs import DEFAULT_ROOT, RunFolder, check_resumable
 from core.runs.logs import check_logs
 from core.runs.training import training
 from core.runs.training_state import resume_state
+from core.storage.error_messages import shortened
 from core.storage.errors import InputError
 from core.training.devices import device_named
 from core.training.distributed import process_group
@@ -48,7 +49,7 @@ def _extended(preset: Preset, options: argparse.Namespace) -> Preset:
     """Return the preset with the number of steps that ``--set`` gives, if any."""
     changes = changes_from(options)
     if other := next((key for key in changes if key != STEPS), None):
-        raise InputError(f"--set {other[:60]}: resume changes {STEPS} only; train a new run for other settings")
+        raise InputError(f"--set {shortened(other)}: resume changes {STEPS} only; train a new run for other settings")
     return preset.with_changes(changes)
 
 

@@ -95,7 +95,7 @@ def strategy_class(kind: Any) -> type[Strategy]:
     """
     kinds = {each.model_fields["kind"].default: each for each in get_args(Strategy)}
     if not isinstance(kind, str) or kind not in kinds:
-        raise ConfigError([("strategy", f"strategy={kind!r:.60} is not one of {', '.join(kinds)}")])
+        raise ConfigError([("strategy", f"strategy={short_repr(kind)} is not one of {', '.join(kinds)}")])
     return kinds[kind]
 
 

@@ -18,6 +18,7 @@ from core.models import Seq2Seq
 from core.models.hooks import hooks
 from core.models.seq2seq import Block, Head
 from core.storage.atomic import write_atomically
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.storage.text_checksum import has_changed, with_checksum, without_checksum
 from core.tasks import Batch, Task, fixed_pairs
@@ -136,7 +137,7 @@ def ablation_rows(cells: Iterable[AblatedHead]) -> list[dict[str, Any]]:
 def parse_ablation(text: Any) -> Ablation:
     """Return "zero" or "mean" if it is one of them; InputError otherwise."""
     if text not in get_args(Ablation):
-        raise InputError(f"ablation={text!r:.60} is not one of {', '.join(get_args(Ablation))}")
+        raise InputError(f"ablation={short_repr(text)} is not one of {', '.join(get_args(Ablation))}")
     return cast(Ablation, text)
 
 

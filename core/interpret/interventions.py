@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from core.models import Seq2Seq
 from core.models.hooks import Hook, current_step, hooks
 from core.models.seq2seq import BLOCKS, Block, Head
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 
 Ablation = Literal["zero", "mean"]
@@ -52,7 +53,8 @@ class Pattern:
         match = re.fullmatch(r"position +([0-9]{1,6})", text)
         if not match:
             raise InputError(
-                f"pattern={text!r:.60} is not one of diagonal, anti-diagonal, position K (K a source column, 0 is BOS)"
+                f"pattern={short_repr(text)} is not one of diagonal, anti-diagonal, "
+                "position K (K a source column, 0 is BOS)"
             )
         return cls("position", int(match[1]))
 
@@ -215,7 +217,7 @@ def _heads_named(name: str, heads: Sequence[Head]) -> list[Head]:
     name = name.strip()
     if not re.fullmatch(rf"({'|'.join(BLOCKS)})(\.[1-9][0-9]{{0,3}}){{0,2}}", name):
         raise InputError(
-            f"ablate={name!r:.60} is not a head (cross.2.1), a layer (cross.2) or a block "
+            f"ablate={short_repr(name)} is not a head (cross.2.1), a layer (cross.2) or a block "
             f"({', '.join(BLOCKS)}); layers and heads are numbered from 1"
         )
     named = [head for head in heads if f"{head}.".startswith(f"{name}.")]
@@ -227,7 +229,7 @@ def _heads_named(name: str, heads: Sequence[Head]) -> list[Head]:
 def _parse_pattern(text: str) -> tuple[Head, Pattern]:
     head, equals, pattern = text.partition("=")
     if not equals:
-        raise InputError(f"pattern={text!r:.60} must be HEAD=PATTERN, such as cross.2.1=anti-diagonal")
+        raise InputError(f"pattern={short_repr(text)} must be HEAD=PATTERN, such as cross.2.1=anti-diagonal")
     return Head.parse(head), Pattern.parse(pattern)
 
 

@@ -16,6 +16,7 @@ from core.models.embeddings import Embedding
 from core.models.hooks import Hook, hook_names, hooks
 from core.models.layers import DecoderLayer, EncoderLayer
 from core.models.seq2seq import Block, DecoderOutput, Memory
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.text.vocab import BOS_ID
 
@@ -139,7 +140,7 @@ def part_vectors(
     """
     part = next((each for each in model_parts(model) if each.name == name), None)
     if part is None or part.kind == "attention":
-        raise InputError(f"part={name!r:.60} is not one of {', '.join(_names(model))}")
+        raise InputError(f"part={short_repr(name)} is not one of {', '.join(_names(model))}")
     tgt_in = torch.cat([torch.full_like(tokens[:, :1], BOS_ID), tokens[:, :-1]], dim=1)
     with evaluation_mode(model), interventions.applied_to(model):
         recorded = _record(model, src, tgt_in)

@@ -13,6 +13,7 @@ from core.interpret.any_module.calling import checked_number
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, fixed_pairs
 from core.tasks.data import Split
@@ -94,9 +95,9 @@ class Trained:
         """
         for name, given in (("text", text), ("prefix", prefix)):
             if not isinstance(given, str):
-                raise InputError(f"{name}={given!r:.60} must be a text, such as '4 8 2 9'")
+                raise InputError(f"{name}={short_repr(given)} must be a text, such as '4 8 2 9'")
         if not isinstance(strategy, Strategy):
-            raise InputError(f"strategy={strategy!r:.60} must be of core.generation, such as Beam(beam_size=4)")
+            raise InputError(f"strategy={short_repr(strategy)} must be of core.generation, such as Beam(beam_size=4)")
         decoded = inspect(
             self.model, self.task, text, strategy=strategy, prefix=prefix, interventions=self.interventions
         )
@@ -239,7 +240,7 @@ class Trained:
     def _pairs(self, sequences: int, split: Split) -> Batch:
         sequences = checked_number("sequences", sequences, 1)
         if split not in get_args(Split):
-            raise InputError(f"split={split!r:.60} is not one of {', '.join(get_args(Split))}")
+            raise InputError(f"split={short_repr(split)} is not one of {', '.join(get_args(Split))}")
         return fixed_pairs(self.task, sequences, split=split)
 
     def _symbols(self, text: str) -> list[str]:

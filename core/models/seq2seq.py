@@ -16,6 +16,7 @@ from torch import nn
 from core.models.additive_attention import SingleHeadAttention
 from core.models.attention import KeysValues, MultiHeadAttention
 from core.models.kernels import GrowingRows
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 
 # The kinds of attention: the encoder's self-attention, the decoder's self-attention, and cross-attention.
@@ -43,7 +44,7 @@ class Head:
         match = re.fullmatch(rf"({'|'.join(BLOCKS)})\.([1-9][0-9]{{0,3}})\.([1-9][0-9]{{0,3}})", text.strip())
         if not match:
             raise InputError(
-                f"head={text!r:.60} is not a head: write block.layer.head, such as cross.2.1, numbered from 1; "
+                f"head={short_repr(text)} is not a head: write block.layer.head, such as cross.2.1, numbered from 1; "
                 f"blocks are {', '.join(BLOCKS)}"
             )
         return cls(cast(Block, match[1]), int(match[2]), int(match[3]))

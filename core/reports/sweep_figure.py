@@ -8,6 +8,7 @@ from core.config.counting import counted
 from core.reports.plotting import TRAIN_COLOR, VALIDATION_COLOR
 from core.runs.sweeps.sweep import Range
 from core.runs.sweeps.table import Row, SweepTable
+from core.storage.error_messages import shortened
 from core.storage.errors import InputError
 
 
@@ -24,12 +25,12 @@ def sweep_figure(table: SweepTable, *, key: str, level: float | None = None) -> 
     sweep = table.file.sweep
     axis = sweep.axes.get(key)
     if axis is None:
-        raise InputError(f"--by={key[:60]} is not an axis of the sweep; its axes are {', '.join(sweep.axes)}")
+        raise InputError(f"--by={shortened(key)} is not an axis of the sweep; its axes are {', '.join(sweep.axes)}")
     rows = [row for row in table.rows if row.is_complete and row.pruned is None]
     if not rows:
         raise InputError(f"sweep={sweep.name!r}: no trial has all its {len(table.file.seeds)} seeds done yet")
     if not all(_is_number(row.settings[key]) for row in rows):
-        raise InputError(f"--by={key[:60]} has values that are not numbers")
+        raise InputError(f"--by={shortened(key)} has values that are not numbers")
     figure = Figure(figsize=(6.4, 4.0), dpi=150, layout="constrained")
     axes = figure.subplots()
     at: list[Any] = [row.settings[key] for row in rows]

@@ -16,6 +16,7 @@ from core.runs.imported_tokens import Languages, SpecialIds, Tokens
 from core.runs.model_files import ModelImportError, is_sinusoidal, read_weights
 from core.runs.spm_vocabularies import spm_vocabulary
 from core.runs.tokenizer_files import NamedVocabulary, bart_tokenizer, marian_tokenizers
+from core.storage.error_messages import short_repr
 
 PARAMETER_NAMES = {  # parts of parameter names: ours → Hugging Face's
     "src_embedding.tokens": "model.encoder.embed_tokens",
@@ -276,7 +277,9 @@ class _Conversion:
             used.add(other)
             weights[name] = tensor.clone()
         if unused := sorted(self.state.keys() - used):
-            raise ModelImportError(f"tensor {unused[0][:100]!r} belongs to no part of a {self.theirs.model_type} model")
+            raise ModelImportError(
+                f"tensor {short_repr(unused[0], 100)} belongs to no part of a {self.theirs.model_type} model"
+            )
         return weights
 
     def _rows(self, table: torch.Tensor, rows: list[int], size: int, name: str) -> torch.Tensor:

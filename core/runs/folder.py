@@ -59,6 +59,7 @@ from core.runs.names import (
 )
 from core.runs.plugin_versions import changed_plugins, missing_plugins
 from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than, previous_path, write_atomically
+from core.storage.error_messages import short_repr
 from core.storage.errors import CheckpointError, LabError
 from core.storage.text_checksum import has_changed, with_checksum, without_checksum
 
@@ -96,7 +97,7 @@ class RunFolder:
         """
         if not re.fullmatch(NAME_PATTERN, name):
             raise RunError(
-                f"run={name[:60]!r} is not a valid name: use a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
+                f"run={short_repr(name)} is not a valid name: use a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
             )
         self.name = name
         self.path = root.absolute() / name  # a program may change its working directory later

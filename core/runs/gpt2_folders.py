@@ -14,6 +14,7 @@ from core.runs.imported_model import ACTIVATIONS, ImportedModel, parsed, validat
 from core.runs.imported_tokens import Languages, SpecialIds, Tokens
 from core.runs.model_files import ModelImportError, read_weights
 from core.runs.tokenizer_files import bart_tokenizer
+from core.storage.error_messages import short_repr
 
 _Size = Annotated[int, Field(ge=1)]
 _Dropout = Annotated[float, Field(ge=0, le=0.9)]
@@ -122,7 +123,7 @@ def _weights(
             weights[f"layers.{number}.self_attention.w_{name}.weight"] = matrix.clone()
             weights[f"layers.{number}.self_attention.w_{name}.bias"] = bias.clone()
     if unused := sorted(name for name in state.keys() - used if not _MASK.fullmatch(name)):
-        raise ModelImportError(f"tensor {unused[0][:100]!r} belongs to no part of a GPT-2 model")
+        raise ModelImportError(f"tensor {short_repr(unused[0], 100)} belongs to no part of a GPT-2 model")
     with torch.device("meta"):
         expected = DecoderOnly(config, 4, 4).state_dict()
     return {name: weights[name] for name in expected if name in weights}

@@ -15,6 +15,7 @@ from types import ModuleType
 from core.runs.export import CARD, PRESET, VOCABULARY, WEIGHTS, package_files
 from core.runs.folder import PAIRS, RunFolder
 from core.runs.importing import import_run
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import require_package
 
@@ -91,7 +92,7 @@ def checked_name(repo: str) -> str:
     name = repo.partition("/")[2]
     if not _NAME.fullmatch(repo) or "--" in repo or ".." in repo or name.endswith((".git", ".ipynb", "-", ".")):
         raise InputError(
-            f"repo={repo[:60]!r} must look like user/name, of letters, digits, '-', '_' and '.', at most 96 each, "
+            f"repo={short_repr(repo)} must look like user/name, of letters, digits, '-', '_' and '.', at most 96 each, "
             "without '--' and '..', and not end with '-', '.', '.git' or '.ipynb'"
         )
     return repo

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from core.config.counting import counted
 from core.config.sections import BlocksConfig, DecoderOnlyConfig, TransformerConfig
 from core.runs.model_files import ModelImportError
+from core.storage.error_messages import short_repr
 from core.text.subwords import SubwordTokenizers
 
 ACTIVATIONS = {"swish": "silu", "gelu_new": "gelu-tanh"}  # Hugging Face's names of ours
@@ -72,5 +73,5 @@ def parsed(document: dict[str, Any], kind: type[Config]) -> Config:
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        value = "is missing" if first["type"] == "missing" else f"= {str(first['input'])[:60]!r}: {first['msg']}"
+        value = "is missing" if first["type"] == "missing" else f"= {short_repr(str(first['input']))}: {first['msg']}"
         raise ModelImportError(f"config.json: {field} {value}") from error

@@ -27,6 +27,7 @@ from core.runs.export import WEIGHTS
 from core.runs.folder import BEST, PAIRS, RunFolder
 from core.runs.info import Provenance, RunInfo, RunQuality, StartingPoint
 from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
+from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import InputError
 from core.storage.tensor_file import MAX_HEADER_BYTES, CheckpointError, Header, deserialize, read_header, serialize
 from core.tasks import build_task
@@ -123,7 +124,7 @@ def import_weights(
         RunError: a run of that name exists, or the name is not valid.
         OSError: the folder of runs cannot be written to.
     """
-    label = source.name[:60] if isinstance(source, Path) else "the file"
+    label = shortened(source.name) if isinstance(source, Path) else "the file"
     with _opened(source, label) as file:
         _check_size(file, max_bytes, label)
         header = read_header(file, label, max_bytes=max_header_bytes)
@@ -245,7 +246,9 @@ def _check_tensors(header: Header, preset: Preset, pairs: Path | None, label: st
         if name in expected and dtype in _DTYPES and shape == expected[name][1]:
             continue
         actual, wanted = (_describe(each.get(name)) for each in (header.shapes, expected))
-        raise CheckpointError(f"{label}: tensor {name[:100]!r} is {actual}; in the model of its preset it is {wanted}")
+        raise CheckpointError(
+            f"{label}: tensor {short_repr(name, 100)} is {actual}; in the model of its preset it is {wanted}"
+        )
     return count_parameters(model)
 
 
@@ -285,7 +288,7 @@ def _files_in_zip(path: Path, max_bytes: int) -> dict[str, bytes] | None:
     """
     if not _is_zip(path, max_bytes):
         return None
-    label = path.name[:60]
+    label = shortened(path.name)
     try:
         with path.open("rb") as file:
             _check_directory(file, label)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from core.evaluation.metrics import METRICS
 from core.runs.folder import RunFolder
+from core.storage.error_messages import shortened
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import is_installed, needs_package
 from core.training.history import ERROR_COLUMNS, QUALITY_COLUMNS
@@ -46,7 +47,7 @@ def check_logs(names: Sequence[str]) -> tuple[str, ...]:
     """
     for name in names:
         if name not in LOGS:
-            raise InputError(f"--log={name[:60]} is not known; there are {', '.join(LOGS)}")
+            raise InputError(f"--log={shortened(name)} is not known; there are {', '.join(LOGS)}")
         if name != "csv" and not is_installed(name):
             raise InputError(f"--log={name} {needs_package(name)}")
     return tuple(dict.fromkeys(names))

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from core.models.positions import sinusoidal_positions
+from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import LabError
 
 MAX_MODEL_BYTES = 4 * 1024**3
@@ -39,7 +40,7 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
         state |= _read_tensors(file)
     for name, tensor in state.items():
         if not tensor.isfinite().all():
-            raise ModelImportError(f"tensor {name[:100]!r} has values that are not finite")
+            raise ModelImportError(f"tensor {short_repr(name, 100)} has values that are not finite")
     return {name: tensor.float() for name, tensor in state.items()}
 
 
@@ -101,7 +102,7 @@ def read_json(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ModelImportError(f"{file.name} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise ModelImportError(f"{file.name} is not JSON: {str(error)[:100]}") from error
+        raise ModelImportError(f"{file.name} is not JSON: {shortened(str(error), 100)}") from error
     if not isinstance(content, dict):
         raise ModelImportError(f"{file.name} is not a JSON object")
     return content

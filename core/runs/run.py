@@ -24,6 +24,7 @@ from core.runs.folder import RunError, RunFolder, check_resumable, list_runs
 from core.runs.info import RunInfo, without_weights
 from core.runs.names import TITLE_FILE, Naming
 from core.storage.cache import FileCache
+from core.storage.error_messages import short_repr
 from core.storage.errors import UnavailableError
 
 if TYPE_CHECKING:  # a list of runs waits for none of them
@@ -91,7 +92,7 @@ class RunCache:
         weights = run.weights_by_step.at(step)
         if weights is None:
             kept = ", ".join(map(str, run.weights_by_step.steps)) or "no step"
-            raise RunError(f"step={step!r:.60} is not one whose weights run={run.name!r} kept: {kept}")
+            raise RunError(f"step={short_repr(step)} is not one whose weights run={run.name!r} kept: {kept}")
         key = (run.folder.path, step)
         with self._lock:
             if key in self._earlier and self._earlier[key][0] is weights:

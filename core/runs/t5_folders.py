@@ -14,6 +14,7 @@ from core.runs.imported_model import ImportedModel, parsed, validated
 from core.runs.imported_tokens import Languages, SpecialIds, Tokens
 from core.runs.model_files import ModelImportError, read_weights
 from core.runs.spm_vocabularies import spm_vocabulary
+from core.storage.error_messages import short_repr
 
 _Size = Annotated[int, Field(ge=1)]
 _MAX_SEQ_LEN = 512  # tokens in training; relative positions have no limit of their own
@@ -151,7 +152,7 @@ def _weights(
     if theirs.scales_output:
         weights["decoder_norm.weight"] = weights["decoder_norm.weight"] * config.d_model**-0.5
     if unused := sorted(state.keys() - used):
-        raise ModelImportError(f"tensor {unused[0][:100]!r} belongs to no part of a T5 model")
+        raise ModelImportError(f"tensor {short_repr(unused[0], 100)} belongs to no part of a T5 model")
     return weights
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
+from core.storage.error_messages import short_repr, shortened
 from core.text.byte_bpe import alphabet, piece_of
 from core.text.subwords import NUM_BYTES, WORD_START, Normalization, SubwordError, SubwordTokenizer
 from core.text.validation import quote
@@ -189,7 +190,7 @@ def bart_tokenizer(folder: Path, size: int) -> NamedVocabulary | None:
     for merge in merges:
         joined = "".join(map(str, merge))
         if len(merge) != 2 or not set(joined) <= letters.keys() or joined not in content:
-            raise SubwordError(f"{file}: merge {joined[:40]!r} is not one of two pieces of the vocabulary")
+            raise SubwordError(f"{file}: merge {short_repr(joined, 40)} is not one of two pieces of the vocabulary")
         pieces.append(_plain(joined, letters))
     missing = [letter for letter in letters if letter not in content]
     if missing:
@@ -212,9 +213,11 @@ def _by_id(content: dict[str, Any], size: int, file: str) -> tuple[str, ...]:
     names: list[str | None] = [None] * size
     for token, index in content.items():
         if not isinstance(index, int) or not 0 <= index < size:
-            raise SubwordError(f"{file}: token {token[:40]!r} has id {str(index)[:20]}; ids are below {size:,}")
+            raise SubwordError(
+                f"{file}: token {short_repr(token, 40)} has id {str(index)[:20]}; ids are below {size:,}"
+            )
         if names[index] is not None:
-            raise SubwordError(f"{file}: tokens {names[index]!r} and {token[:40]!r} have the same id {index}")
+            raise SubwordError(f"{file}: tokens {names[index]!r} and {short_repr(token, 40)} have the same id {index}")
         names[index] = token
     return tuple(f"<{index}>" if name is None else name for index, name in enumerate(names))
 
@@ -224,7 +227,7 @@ def read_json_object(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(_read(file))
     except (ValueError, RecursionError) as error:
-        raise SubwordError(f"{file.name} is not JSON: {str(error)[:100]}") from error
+        raise SubwordError(f"{file.name} is not JSON: {shortened(str(error), 100)}") from error
     if not isinstance(content, dict):
         raise SubwordError(f"{file.name} is not a JSON object")
     return content
@@ -258,7 +261,9 @@ def read_sentencepiece(file: Path) -> Pieces:
         "treat_whitespace_as_suffix": bool(trainer.get(24)),
         "add_dummy_prefix=False": not normalizer.get(3, 1),
         "escape_whitespaces=False": not normalizer.get(5, 1),
-        f"normalization rule {rule[:40]!r}, not one of {', '.join(_RULES)}": not _has_known_rule(rule, normalizer),
+        f"normalization rule {short_repr(rule, 40)}, not one of {', '.join(_RULES)}": not _has_known_rule(
+            rule, normalizer
+        ),
         "rules that change the output's text": bool(denormalizer.get(2)),
         "user-defined pieces": _USER_DEFINED in kinds,
     }

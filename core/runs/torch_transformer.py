@@ -20,6 +20,7 @@ from core.runs.model_files import ModelImportError, is_sinusoidal
 from core.runs.special_ids import proposed_ids, rare_end
 from core.runs.tokenizer_files import id_tokenizer, named_tokenizer, read_lines
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr, shortened
 from core.text.subwords import SubwordTokenizer, SubwordTokenizers
 
 Side = Literal["source", "target"]
@@ -236,7 +237,9 @@ def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
             eos_id=2,
         )
         uncertain = f"{str(error).removesuffix(f' {_DRAFT}').rstrip('.')}; {unsaid(mapping)}"
-    outside = [f"#   {name[:100]} {tuple(state[name].shape)}" for name in _outside(state, *encoders, *decoders)]
+    outside = [
+        f"#   {shortened(name, 100)} {tuple(state[name].shape)}" for name in _outside(state, *encoders, *decoders)
+    ]
     listed = outside[:_MAX_LISTED] + ["#   and others"] * (len(outside) > _MAX_LISTED)
     stacks = [f"# Stacks of layers: {', '.join(map(json.dumps, [*encoders, *decoders]))}"]
     lines = [*(stacks if len(encoders) + len(decoders) > 2 else []), "# Tensors outside the layers:", *listed]
@@ -271,7 +274,7 @@ def parse_mapping(text: str | bytes, *, label: str = "the mapping") -> ModelMapp
         if first["type"] == "extra_forbidden":
             known = ", ".join(ModelMapping.model_fields)
             raise ModelImportError(f"{label}: {field} is not a field of a mapping; the fields are {known}") from error
-        value = f"{field}={str(first['input'])[:60]!r}: " if field else ""
+        value = f"{field}={short_repr(str(first['input']))}: " if field else ""
         raise ModelImportError(f"{label}: {value}{first['msg'].removeprefix('Value error, ')}") from error
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from core.interpret.snapshots import snapshot_interval
+from core.storage.error_messages import short_repr
 from core.storage.tensor_file import CheckpointError, read_tensors, write_tensors
 
 MAX_BYTES = 8_000_000  # of all steps of a run
@@ -98,6 +99,6 @@ def _by_step(tensors: dict[str, torch.Tensor]) -> dict[int, dict[str, torch.Tens
     for name, tensor in tensors.items():
         match = _NAME.fullmatch(name)
         if not match:
-            raise CheckpointError(f"its tensor {name[:60]!r} is not named STEP.NAME")
+            raise CheckpointError(f"its tensor {short_repr(name)} is not named STEP.NAME")
         weights.setdefault(int(match[1]), {})[match[2]] = tensor
     return weights

@@ -33,7 +33,7 @@ from core.server.stored_class import (
 )
 from core.server.wrong_codes import WrongCodes
 from core.storage.atomic import write_atomically
-from core.storage.error_messages import explain_error
+from core.storage.error_messages import explain_error, short_repr, shortened
 from core.storage.errors import LabError
 
 MAX_HOURS = 24  # that a class lasts, whoever visits it
@@ -163,7 +163,9 @@ class Classes:
                 handout = Handout(number=number, parameters=parameters)
             except ValidationError as error:
                 detail = error.errors()[0]
-                raise ClassError(f"link: {'.'.join(map(str, detail['loc'][1:]))[:100]}: {detail['msg']}") from error
+                raise ClassError(
+                    f"link: {shortened('.'.join(map(str, detail['loc'][1:])), 100)}: {detail['msg']}"
+                ) from error
             self._store(taught.model_copy(update={"handout": handout}))
 
     def remove(self, owner: str, numbers: Collection[int]) -> None:
@@ -193,7 +195,7 @@ class Classes:
     def set_door(self, owner: str, door: str) -> None:
         """Decide what the code of the class that a visitor teaches does; see ``Class``."""
         if door not in DOORS:
-            raise ClassError(f"door={door[:20]!r} is not one of {', '.join(DOORS)}")
+            raise ClassError(f"door={short_repr(door, 20)} is not one of {', '.join(DOORS)}")
         with self._lock:
             self._store(self._taught(owner).model_copy(update={"door": door}))
 
@@ -325,7 +327,7 @@ class Classes:
             advice = "check every letter; the class may have ended"
         else:
             advice = f"a code has {CODE_LENGTH} letters and digits, none of them I, L, O, 0 or 1"
-        raise ClassError(f"no class is open with the code {code.strip()[:20]}; {advice}")
+        raise ClassError(f"no class is open with the code {shortened(code.strip(), 20)}; {advice}")
 
     def _taught(self, owner: str) -> Class:
         if (taught := self.taught_by(owner)) is None:

@@ -14,6 +14,7 @@ from core.server.live import LiveRun
 from core.server.queue import NO_POOL, RunQueue
 from core.server.training_failures import explain_failure
 from core.server.training_process import TrainingProcess, TrainingProcesses
+from core.storage.error_messages import short_repr
 
 MAX_FAILED_RUNS = 20
 SECONDS_IN_FRONT = 60.0  # that a run trains before it makes way for one of somebody else that waits
@@ -96,7 +97,7 @@ class WorkerPool:
         with self._lock:
             live = self._live.get(name)
             if live is None:
-                raise RunError(f"run={name[:60]!r} is not training here, so it cannot be stopped")
+                raise RunError(f"run={short_repr(name)} is not training here, so it cannot be stopped")
             live.reason = reason
             live.stop.set()
             if name in self._queue:

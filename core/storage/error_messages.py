@@ -41,6 +41,11 @@ def short_repr(value: Any, most: int = 60) -> str:
         text = repr(value)
     except ValueError:  # an int with more digits than Python converts
         text = f"a number of {value.bit_length()} bits"
+    return shortened(text, most)
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """Return a text for a message; a long one ends with "…"."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

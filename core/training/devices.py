@@ -2,6 +2,7 @@
 
 import torch
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -21,7 +22,7 @@ def device_named(name: str) -> str:
     if name == "auto":
         return best_device()
     if name not in DEVICES:
-        raise InputError(f"device={name!r:.60} is not one of {', '.join(DEVICES)}")
+        raise InputError(f"device={short_repr(name)} is not one of {', '.join(DEVICES)}")
     if not _is_available(name):
         raise InputError(f"device={name!r}: PyTorch finds no such device on this machine; use auto or cpu")
     return name

@@ -196,6 +196,18 @@ def test_text_files_are_read_and_written_in_a_named_encoding():
     assert unnamed == []  # Windows would choose one that lacks √ and →
 
 
+def test_a_value_that_a_message_cuts_ends_with_an_ellipsis():
+    """``short_repr`` shows that a value goes on; ``{value[:60]!r}`` and ``{value!r:.60}`` would show another value."""
+    cut = []
+    for path in sources("core", "ui"):
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FormattedValue) and node.conversion == ord("r"):
+                is_part = isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Slice)
+                if is_part or (node.format_spec is not None and "." in ast.unparse(node.format_spec)):
+                    cut.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    assert cut == []
+
+
 def test_the_only_yaml_loader_is_a_safe_loader():
     assert issubclass(bounded_yaml._Loader, SafeConstructor)
     assert not issubclass(bounded_yaml._Loader, FullConstructor)  # the base of those that build any object

@@ -21,6 +21,7 @@ from core.runs.model_files import read_state_dict
 from core.runs.torch_transformer import draft_mapping, parse_mapping
 from core.server.access import VisitorRuns
 from core.server.limits import MEGABYTE
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest import format_of
 from core.text.validation import validate_text
@@ -243,7 +244,9 @@ def _languages(text: str) -> Languages:
     """Return the languages that a user typed: none, or that of sources and that of answers."""
     typed = validate_text("languages", text or "", max_length=MAX_PATH).split()
     if len(typed) not in (0, 2):
-        raise InputError(f"languages={text.strip()[:60]!r} must be two, of sources and of answers, such as en_XX de_DE")
+        raise InputError(
+            f"languages={short_repr(text.strip())} must be two, of sources and of answers, such as en_XX de_DE"
+        )
     return (typed[0], typed[1]) if typed else (None, None)
 
 

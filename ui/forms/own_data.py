@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.config import Preset
 from core.reports.formatting import duration_range
 from core.server.access import VisitorRuns
+from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest import (
     HeldOutFile,
@@ -274,7 +275,8 @@ def _kinds(source: str, target: str) -> Kinds | None:
     kinds = [kind for name in (source, target) for kind in TOKEN_KINDS if kind == name]
     if len(kinds) < 2:
         raise InputError(
-            f"tokens={source[:20]},{target[:20]} must be automatic on both sides, or {', '.join(TOKEN_KINDS)}"
+            f"tokens={shortened(source, 20)},{shortened(target, 20)} must be automatic on both sides, "
+            f"or {', '.join(TOKEN_KINDS)}"
         )
     return kinds[0], kinds[1]
 
@@ -332,7 +334,9 @@ def _matched(files: Sequence[Path], suffixes: tuple[str, str]) -> Iterator[tuple
         stem = file.name.removesuffix(suffixes[0])
         if suffixes[0] != suffixes[1] and stem != file.name:
             if (targets := by_name.get(stem + suffixes[1])) is None:
-                raise InputError(f"held-out file {file.name[:60]!r} has no counterpart {(stem + suffixes[1])[:60]!r}")
+                raise InputError(
+                    f"held-out file {short_repr(file.name)} has no counterpart {short_repr(stem + suffixes[1])}"
+                )
             yield file, targets
         elif suffixes[0] == suffixes[1] or not file.name.endswith(suffixes[1]):
             yield file, None

@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from core.config import SECTIONS, ConfigError, Preset, section_classes
 from core.config.sections import FIXED
+from core.storage.error_messages import shortened
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def preset_from(base: Preset, values: Mapping[str, Any]) -> Preset:
     empty = [(setting.key, f"{setting.key} is empty") for setting in settings if values.get(setting.key) is None]
     if unknown or empty:
         raise ConfigError(
-            [*((key[:60], f"{key[:60]} is no setting of this preset") for key in sorted(unknown)), *empty]
+            [*((shortened(key), f"{shortened(key)} is no setting of this preset") for key in sorted(unknown)), *empty]
         )
     return base.with_changes({setting.key: typed(setting, values[setting.key]) for setting in settings})
 

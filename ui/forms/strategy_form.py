@@ -10,6 +10,7 @@ from gradio.components import Component
 from core.config import ConfigError
 from core.generation import GREEDY, Beam, Greedy, Sample, Strategy, parse_strategy
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr
 from ui.events import LATEST, QUIET
 from ui.forms.setting_controls import Setting, control, hint_of_field, typed
 from ui.updates import Updates
@@ -139,7 +140,7 @@ def parse_query(query: dict[str, str]) -> Strategy:
     """Return the strategy in the page's address; ConfigError if it is invalid."""
     kind = query.get("strategy", "greedy")
     if kind not in KINDS:
-        raise ConfigError([("strategy", f"strategy={kind!r:.60} is not one of {', '.join(KINDS)}")])
+        raise ConfigError([("strategy", f"strategy={short_repr(kind)} is not one of {', '.join(KINDS)}")])
     fields = KINDS[kind].model_fields.keys() - {"kind"}
     try:
         given = {name: bounded_yaml.load(query[name]) for name in fields if name in query}

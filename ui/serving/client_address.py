@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from starlette.types import Scope
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 
 TRUSTED_PROXIES = "FORWARDED_ALLOW_IPS"  # environment variable that uvicorn reads when it starts
@@ -40,7 +41,9 @@ def trusted_proxies(addresses: Iterable[str], environment: Mapping[str, str]) ->
         try:
             ipaddress.ip_network(each)
         except ValueError as error:
-            raise InputError(f"trusted_proxy={each[:100]!r} is neither an address nor a network: {error}") from error
+            raise InputError(
+                f"trusted_proxy={short_repr(each, 100)} is neither an address nor a network: {error}"
+            ) from error
     if not given and environment.get("SPACE_HOST"):
         given = list(_PRIVATE)
     return ",".join((*_THIS_MACHINE, *given))

@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 
 _NAME = r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+"
@@ -101,8 +102,8 @@ def host_rules(
             origins.add(_normal_origin(origin))
         elif not (re.fullmatch(_NAME, name) or _is_address(name)):
             raise InputError(
-                f"allowed_host={name[:100]!r} must be a name or an address without a port, or the whole address of a "
-                "proxy, such as https://lab.example.org"
+                f"allowed_host={short_repr(name)} must be a name or an address without a port, or the whole address "
+                "of a proxy, such as https://lab.example.org"
             )
         allowed.add(_normal(origin[2] if origin else name))
     if public and not allowed:

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import LabError
 
 PATH = "/gradio_api/mcp"
@@ -47,7 +48,7 @@ def use_visitors_requests(page: gr.Blocks) -> None:
     async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         endpoint = gradio_server.tool_to_endpoint.get(name)
         if endpoint is None:
-            raise LabError(f"tool={name[:100]!r} is not one of {', '.join(gradio_server.tool_to_endpoint)}")
+            raise LabError(f"tool={short_repr(name, 100)} is not one of {', '.join(gradio_server.tool_to_endpoint)}")
         request = gradio_server.mcp_server.request_context.request
         values = _values(endpoints[endpoint]["parameters"], arguments)
         output = await _call(page.app, request, endpoint, values)
@@ -59,7 +60,7 @@ def _values(parameters: list[dict[str, Any]], arguments: dict[str, Any]) -> list
     """Return the arguments of a call in the order of its parameters; LabError for unknown or missing ones."""
     names = [each["parameter_name"] for each in parameters]
     if unknown := [name for name in arguments if name not in names]:
-        raise LabError(f"{unknown[0][:100]} is not an argument; there are: {', '.join(names) or 'none'}")
+        raise LabError(f"{shortened(unknown[0], 100)} is not an argument; there are: {', '.join(names) or 'none'}")
     for each in parameters:
         if not each["parameter_has_default"] and each["parameter_name"] not in arguments:
             raise LabError(f"{each['parameter_name']} is missing")

@@ -13,6 +13,7 @@ from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint
 from core.models.layers import DecoderLayer, EncoderLayer
 from core.models.seq2seq import BLOCKS
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks import Task
 from core.tasks.addition import Addition
@@ -102,7 +103,7 @@ def check_reading(task: Task, named: str) -> None:
         raise InputError(
             f"{named}: a page without a server reads digits, numbers and words to be rearranged, sums, and own pairs "
             f"or translations of characters or BPE subwords, but not inputs of this task, such as "
-            f"{task.examples[0]!r:.60}"
+            f"{short_repr(task.examples[0])}"
         )
 
 

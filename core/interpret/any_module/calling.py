@@ -10,6 +10,7 @@ from typing import Any, Self, TypeGuard
 import torch
 from torch import nn
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 
 Forward = Callable[..., Any]
@@ -219,7 +220,7 @@ def checked_number(name: str, value: Any, least: int = -sys.maxsize, most: int =
     try:
         number = operator.index(value)
     except TypeError:
-        raise InputError(f"{name}={value!r:.60} must be a whole number") from None
+        raise InputError(f"{name}={short_repr(value)} must be a whole number") from None
     if not least <= number <= most:
         bounds = f"at least {least}" if most == sys.maxsize else f"from {least} to {most:,}"
         raise InputError(f"{name}={number} must be {bounds}")

@@ -7,6 +7,7 @@ import torch
 from core.evaluation.passes import sequences_per_pass
 from core.interpret.attribution.prediction import Prediction, token_id
 from core.models import Seq2Seq
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks import Task
 from core.tasks.masked_digits import MASK
@@ -38,7 +39,9 @@ def corrupt(
         raise InputError(f"position {position + 1} is not a token of this input, which has {len(prediction.symbols)}")
     if replacement is not None:
         if position is None:
-            raise InputError(f"replacement={replacement!r:.40} needs the position of the token that it replaces")
+            raise InputError(
+                f"replacement={short_repr(replacement, 40)} needs the position of the token that it replaces"
+            )
         token_id(task.src_vocab, replacement, field="replacement")
         return _replaced(prediction.symbols, position, replacement)
     shown = [at for at, token in enumerate(prediction.symbols) if token != MASK]

@@ -9,6 +9,7 @@ from core.generation import generate
 from core.interpret.inspection import label_source
 from core.models import Seq2Seq
 from core.models.encoder_only import EncoderOnly
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks import Task
 from core.text.vocab import BOS, BOS_ID, EOS_ID, Vocab, until_eos
@@ -111,7 +112,7 @@ def prediction_at(
     target_id = produced[step] if target is None else token_id(task.tgt_vocab, target, field="target")
     foil_id = None if foil is None else token_id(task.tgt_vocab, foil, field="foil")
     if foil_id == target_id:
-        raise InputError(f"foil={foil!r:.40} must be another token than the target")
+        raise InputError(f"foil={short_repr(foil, 40)} must be another token than the target")
     text = task.tgt_vocab.tokens
     reads_prefix = not isinstance(model, EncoderOnly)
     return Prediction(
@@ -132,5 +133,5 @@ def prediction_at(
 def token_id(vocab: Vocab, token: str, *, field: str) -> int:
     """Return the id of a token, special tokens included; InputError, which names the field, if it does not exist."""
     if token not in vocab.tokens:
-        raise InputError(f"{field}={token!r:.40} is not in the vocabulary of {len(vocab)} tokens")
+        raise InputError(f"{field}={short_repr(token, 40)} is not in the vocabulary of {len(vocab)} tokens")
     return vocab.tokens.index(token)

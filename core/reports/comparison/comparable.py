@@ -8,6 +8,7 @@ from typing import Any
 from core.config import SECTIONS, Preset
 from core.config.sections import Section
 from core.runs.info import RunInfo
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 
 MAX_RUNS = 20  # item by item, every two of them
@@ -43,7 +44,9 @@ def check_comparable(presets: Mapping[str, Preset], *, most: int = MAX_RUNS) -> 
     names = list(presets)
     if not 2 <= len(names) <= most:
         more = f"; up to {MAX_GROUPED_RUNS} as --groups" if most < len(names) <= MAX_GROUPED_RUNS else ""
-        raise InputError(f"runs={','.join(names)[:200]!r}: {len(names)} given; 2 to {most} runs can be compared{more}")
+        raise InputError(
+            f"runs={short_repr(','.join(names), 200)}: {len(names)} given; 2 to {most} runs can be compared{more}"
+        )
     first = names[0]
     for other in names[1:]:
         if held_out_key(presets[first].task) != held_out_key(presets[other].task):

@@ -23,6 +23,7 @@ from core.runs.sweeps.folder import SweepFolder
 from core.runs.sweeps.table import sweep_table
 from core.runs.sweeps.trials import value_text
 from core.runs.text_tables import aligned, digits_for, interval, latex, number
+from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 
@@ -108,10 +109,10 @@ def groups_by_pattern(words: Sequence[str], known: Sequence[str]) -> Groups:
             matching = [name for name in sorted(known) if fnmatchcase(name, pattern)]
             matching = matching or [name for name in sorted(known) if fnmatchcase(name, f"{pattern}-seed-*")]
             if not matching:
-                raise InputError(f"--groups {word[:100]!r}: no run is called {pattern[:60]!r}")
+                raise InputError(f"--groups {short_repr(word, 100)}: no run is called {short_repr(pattern)}")
             runs |= dict.fromkeys(matching)
         if not label or label in groups:
-            raise InputError(f"--groups {word[:100]!r}: every group needs runs and a label of its own")
+            raise InputError(f"--groups {short_repr(word, 100)}: every group needs runs and a label of its own")
         groups[label] = tuple(runs)
     _check_disjoint(groups)
     return groups
@@ -134,7 +135,7 @@ def groups_of_sweep(folder: SweepFolder, by: Sequence[str]) -> tuple[Groups, int
     table = sweep_table(folder)
     axes = list(table.file.sweep.axes)
     if unknown := next((key for key in by if key not in axes), None):
-        raise InputError(f"--by={unknown[:60]} is not an axis of the sweep; its axes are {', '.join(axes)}")
+        raise InputError(f"--by={shortened(unknown)} is not an axis of the sweep; its axes are {', '.join(axes)}")
     keys = list(by) or table.axes
     groups: dict[str, list[str]] = {}
     for row in table.rows:
@@ -307,9 +308,11 @@ def _pairs(groups: Mapping[str, Sequence[str]], baseline: str | None) -> list[tu
     if len(groups) < 2:
         raise InputError(f"{len(groups)} group{'s' if len(groups) != 1 else ''} with two runs or more: 2 are needed")
     if small := next((label for label, runs in groups.items() if len(runs) < 2), None):
-        raise InputError(f"group {small[:100]!r} has 1 run; a test between groups needs at least 2 runs of each")
+        raise InputError(
+            f"group {short_repr(small, 100)} has 1 run; a test between groups needs at least 2 runs of each"
+        )
     if baseline is not None and baseline not in groups:
-        raise InputError(f"--baseline={baseline[:100]} is not a group; there are: {', '.join(groups)[:300]}")
+        raise InputError(f"--baseline={shortened(baseline, 100)} is not a group; there are: {', '.join(groups)[:300]}")
     if baseline is not None:
         return [(label, baseline) for label in groups if label != baseline]
     pairs = list(combinations(groups, 2))
@@ -326,7 +329,7 @@ def _check_disjoint(groups: Groups) -> None:
     for label, runs in groups.items():
         for run in runs:
             if run in owner:
-                raise InputError(f"run {run!r} is in two groups: {owner[run][:60]!r} and {label[:60]!r}")
+                raise InputError(f"run {run!r} is in two groups: {short_repr(owner[run])} and {short_repr(label)}")
             owner[run] = label
 
 
@@ -341,8 +344,8 @@ def _mixed(label: str, presets: Mapping[str, Preset]) -> tuple[str, ...]:
         key = preset.model_copy(update={"name": "", "description": ""}).model_dump_json()
         if key in seen:
             raise InputError(
-                f"group {label[:60]!r}: runs {seen[key]!r} and {name!r} have the same settings and seed; one training "
-                "done twice is not two samples"
+                f"group {short_repr(label)}: runs {seen[key]!r} and {name!r} have the same settings and seed; "
+                "one training done twice is not two samples"
             )
         seen[key] = name
     return tuple(differing_settings(list(presets.values())))

@@ -27,6 +27,7 @@ from core.models import Seq2Seq, count_parameters
 from core.reports.comparison.comparable import RunGroup, check_comparable, differing_settings, group_runs
 from core.runs import RunInfo
 from core.runs.run import Run
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, fixed_pairs
 
@@ -187,7 +188,7 @@ def compare(
     """
     names = [run.name for run in runs]
     if len(set(names)) < len(names):
-        raise InputError(f"runs={','.join(names)[:200]!r} names a run twice")
+        raise InputError(f"runs={short_repr(','.join(names), 200)} names a run twice")
     check_comparable({run.name: run.preset for run in runs})
     loaded = [run.trained() for run in runs]
     records = [(run.info, run.history.evaluations()) for run in runs]

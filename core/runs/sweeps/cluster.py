@@ -23,6 +23,7 @@ from core.runs.sweeps.processes import THREADS, Message
 from core.runs.sweeps.sweep import Resources
 from core.runs.sweeps.transfer import read_files, write_files
 from core.runs.sweeps.worker import Request
+from core.storage.error_messages import shortened
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import require_package
 
@@ -45,7 +46,7 @@ class Cluster:
     def __init__(self, address: str, resources: Resources) -> None:
         if "://" in address or address == "local":
             raise InputError(
-                f"--ray={address[:100]} must be HOST:PORT, or auto for the cluster that this machine is a node of"
+                f"--ray={shortened(address)} must be HOST:PORT, or auto for the cluster that this machine is a node of"
             )
         self._ray: Any = require_package("ray", purpose="--ray")
         self.resources = resources

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from core.runs import RunFolder
 from core.storage.atomic import write_atomically
+from core.storage.error_messages import short_repr
 from core.storage.tensor_file import is_intact, previous_path
 
 Files = dict[str, bytes]
@@ -87,5 +88,5 @@ def _read(folder: Path, names: list[str]) -> Files:
 def _path_in(folder: Path, name: str) -> Path:
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or "\\" in name or any(part.startswith(".") for part in parts):
-        raise ValueError(f"{name[:200]!r} is not the path of a file of a run")
+        raise ValueError(f"{short_repr(name, 200)} is not the path of a file of a run")
     return folder.joinpath(*parts)

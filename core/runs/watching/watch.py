@@ -32,7 +32,7 @@ from core.runs.watching.batch import WatchedBatch
 from core.runs.watching.folders import created, preset_of, to_resume, with_interval
 from core.runs.watching.pace import Pace, Spacing
 from core.storage.atomic import write_atomically
-from core.storage.error_messages import explain_error, shown
+from core.storage.error_messages import explain_error, short_repr, shown
 from core.storage.errors import InputError
 from core.teaching.doctor import Examination, check_health, diagnose
 from core.training.history import History
@@ -260,7 +260,7 @@ class Watch:
         if self._is_closed:
             return
         if status not in ENDED:
-            raise InputError(f"status={status!r:.60} is not one of {', '.join(ENDED)}")
+            raise InputError(f"status={short_repr(status)} is not one of {', '.join(ENDED)}")
         try:
             self._write(self._flush)
             if self._evaluated != self.last_step and status == "finished":
@@ -516,7 +516,7 @@ def _kept(field: str, value: Any) -> torch.Tensor | float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise InputError(f"{field}={value!r:.60} must be one number") from None
+        raise InputError(f"{field}={short_repr(value)} must be one number") from None
 
 
 def _finite(value: torch.Tensor | float) -> float:

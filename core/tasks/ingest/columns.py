@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Literal, get_args
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks.ingest.lines import Problem, Row
 from core.tasks.ingest.records import Field, Record
@@ -153,15 +154,15 @@ def parse_columns(text: str) -> Columns:
     """Read roles of columns, separated by commas, such as ``source,target,skip``; InputError if they make no pairs."""
     roles = [role for name in text.split(",") for role in ROLES if role == name.strip()]
     if len(roles) < len(text.split(",")):
-        raise InputError(f"columns={text[:60]!r} must be of {', '.join(ROLES)}, one for each column, with commas")
+        raise InputError(f"columns={short_repr(text)} must be of {', '.join(ROLES)}, one for each column, with commas")
     if "source" not in roles or not {"target", "answers"} & set(roles):
-        raise InputError(f"columns={text[:60]!r} must have a source, and a target or answers")
+        raise InputError(f"columns={short_repr(text)} must have a source, and a target or answers")
     if roles.count("answers") > 1 or ("answers" in roles and roles[-1] != "answers"):
-        raise InputError(f"columns={text[:60]!r} must end with answers: each column after it is one too")
+        raise InputError(f"columns={short_repr(text)} must end with answers: each column after it is one too")
     if any(roles.count(role) > 1 for role in ("split", "set", "alignment")):
-        raise InputError(f"columns={text[:60]!r} must have split, set and alignment at most once")
+        raise InputError(f"columns={short_repr(text)} must have split, set and alignment at most once")
     if "alignment" in roles and ("answers" in roles or roles.count("target") > 1):
-        raise InputError(f"columns={text[:60]!r} must have one target with an alignment: it belongs to one answer")
+        raise InputError(f"columns={short_repr(text)} must have one target with an alignment: it belongs to one answer")
     return Columns(tuple(roles))
 
 

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks.ingest.lines import read_lines
 
@@ -52,7 +53,7 @@ def format_of(path: Path) -> FileFormat:
     suffixes = [each for each in path.suffixes if each.lower() != ".gz"]
     extension = suffixes[-1].lower() if suffixes else ""
     if extension in _WORKBOOKS:
-        raise UnknownFormatError(f"file={path.name[:60]!r} is a workbook of a spreadsheet program: save it as CSV")
+        raise UnknownFormatError(f"file={short_repr(path.name)} is a workbook of a spreadsheet program: save it as CSV")
     suffix = _SUFFIXES.get(extension)
     if suffix in ("csv", "parquet", "dictionary"):
         return suffix
@@ -65,7 +66,7 @@ def format_of(path: Path) -> FileFormat:
     if shown is None:
         extensions = ", ".join(_SUFFIXES)
         raise UnknownFormatError(
-            f"file={path.name[:60]!r} must end with {extensions}: its lines do not show which format it has"
+            f"file={short_repr(path.name)} must end with {extensions}: its lines do not show which format it has"
         )
     return shown
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 
 MAX_LINE_BYTES = 64 * 1024
@@ -88,7 +89,7 @@ def read_lines(path: Path) -> Iterator[Line]:
             while len(line) == MAX_LINE_BYTES + 2 and not line.endswith(b"\n"):
                 line = file.readline(MAX_LINE_BYTES + 2)  # skip the rest of a line that is too long
             if isinstance(file, gzip.GzipFile) and file.tell() > most:
-                raise InputError(f"file={path.name[:60]!r} unpacks to more than {most:,} bytes; unpack it first")
+                raise InputError(f"file={short_repr(path.name)} unpacks to more than {most:,} bytes; unpack it first")
 
 
 def check_unpacked_size(path: Path, most: int) -> None:
@@ -98,7 +99,7 @@ def check_unpacked_size(path: Path, most: int) -> None:
         while size <= most and (part := file.read(_PART)):
             size += len(part)
     if size > most:
-        raise InputError(f"file={path.name[:60]!r} has more than {most:,} bytes unpacked, the limit here")
+        raise InputError(f"file={short_repr(path.name)} has more than {most:,} bytes unpacked, the limit here")
 
 
 @contextmanager
@@ -114,25 +115,25 @@ def open_unpacked(path: Path) -> Iterator[BinaryIO]:
         with cast("BinaryIO", gzip.open(path)) if is_packed else path.open("rb") as unpacked:
             yield unpacked
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"file={path.name[:60]!r} cannot be unpacked: it is a damaged gzip file") from error
+        raise InputError(f"file={short_repr(path.name)} cannot be unpacked: it is a damaged gzip file") from error
     except OSError as error:
-        raise InputError(f"file={path.name[:60]!r} cannot be read: {error.strerror or error}") from error
+        raise InputError(f"file={short_repr(path.name)} cannot be read: {error.strerror or error}") from error
 
 
 def _check_start(file: BinaryIO, name: str) -> None:
     start = file.read(MAX_LINE_BYTES)
     if not start.removeprefix(codecs.BOM_UTF8).strip():
         raise InputError(
-            f"file={name[:60]!r} is empty"
+            f"file={short_repr(name)} is empty"
             if len(start) < MAX_LINE_BYTES
-            else f"file={name[:60]!r} begins with {len(start):,} spaces"
+            else f"file={short_repr(name)} begins with {len(start):,} spaces"
         )
     if start.startswith(_UTF_16_MARKS):
-        raise InputError(f"file={name[:60]!r} is UTF-16; save it as UTF-8")
+        raise InputError(f"file={short_repr(name)} is UTF-16; save it as UTF-8")
     if start.startswith(_ZIP):
-        raise InputError(f"file={name[:60]!r} is a zip archive, not text; save a spreadsheet as CSV")
+        raise InputError(f"file={short_repr(name)} is a zip archive, not text; save a spreadsheet as CSV")
     if b"\r" in start and b"\n" not in start:
-        raise InputError(f"file={name[:60]!r} has lines that end with CR alone; save it with LF or CR LF")
+        raise InputError(f"file={short_repr(name)} has lines that end with CR alone; save it with LF or CR LF")
     file.seek(len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks.ingest.columns import SAMPLE, Columns, Recognized, recognize, same_columns
 from core.tasks.ingest.formats import FileFormat, format_of
@@ -75,8 +76,8 @@ def _read_parallel(sources: Path, targets: Path) -> Iterator[Row]:
         if source is None or target is None:
             longer, shorter = (targets, sources) if source is None else (sources, targets)
             raise InputError(
-                f"file={longer.name[:60]!r} has more lines than {shorter.name[:60]!r}, which has {number - 1:,}: "
-                "each line must have its counterpart in the other file"
+                f"file={short_repr(longer.name)} has more lines than {short_repr(shorter.name)}, "
+                f"which has {number - 1:,}: each line must have its counterpart in the other file"
             )
         problem = source.problem or (target.problem and Problem(target.problem.kind, f"target file: {target.problem}"))
         if problem or source.text.strip() or target.text.strip():

@@ -14,6 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
 from core.tasks.ingest.formats import COMMAND, COMMENT, FileFormat
@@ -153,20 +154,20 @@ def _read_json(path: Path) -> Iterator[Record]:
         raw = file.read(MAX_JSON_BYTES + 1)
     if len(raw) > MAX_JSON_BYTES:
         raise InputError(
-            f"file={path.name[:60]!r} is one JSON document of more than {MAX_JSON_BYTES // 2**20} MiB; "
+            f"file={short_repr(path.name)} is one JSON document of more than {MAX_JSON_BYTES // 2**20} MiB; "
             "write one object a line (JSON Lines) instead"
         )
     try:
         document = json.loads(raw.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         reason = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "it is not UTF-8"
-        raise InputError(f"file={path.name[:60]!r} is not valid JSON: {reason}") from error
+        raise InputError(f"file={short_repr(path.name)} is not valid JSON: {reason}") from error
     if isinstance(document, dict):
         lists = [each for each in document.values() if isinstance(each, list)]
         if len(lists) == 1 and len(lists[0]) > 1 and all(isinstance(each, (dict, list)) for each in lists[0]):
             document = lists[0]  # such as {"version": …, "data": [ … ]}
     if not isinstance(document, (dict, list)) or not document:
-        raise InputError(f"file={path.name[:60]!r} is empty, or neither a list nor an object of pairs")
+        raise InputError(f"file={short_repr(path.name)} is empty, or neither a list nor an object of pairs")
     items = map(list, document.items()) if isinstance(document, dict) else document
     for number, item in enumerate(items, start=1):
         yield _record_of(number, item)
@@ -180,14 +181,14 @@ def _read_parquet(path: Path) -> Iterator[Record]:
         table = ParquetFile(path)
         rows, size = table.metadata.num_rows, path.stat().st_size
         if rows > MAX_EXPANSION * size:  # equal rows take no room, so that a small file can have any number of them
-            raise InputError(f"file={path.name[:60]!r} has {rows:,} rows in {size:,} bytes, which are not pairs")
+            raise InputError(f"file={short_repr(path.name)} has {rows:,} rows in {size:,} bytes, which are not pairs")
         number = 0
         for batch in table.iter_batches(batch_size=1_000):
             for item in batch.to_pylist():
                 number += 1
                 yield _record_of(number, item)
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
-        raise InputError(f"file={path.name[:60]!r} is not valid Parquet: {str(error)[:200]}") from error
+        raise InputError(f"file={short_repr(path.name)} is not valid Parquet: {str(error)[:200]}") from error
 
 
 def _record_of(number: int, value: Any) -> Record:
@@ -204,7 +205,9 @@ def _record_of(number: int, value: Any) -> Record:
     for name, each in items[:MAX_FIELDS]:
         field = _field_of(each)
         if field is None:
-            unread.append(f"{name[:40]!r} is of the type {type(each).__name__}" if name else type(each).__name__)
+            unread.append(
+                f"{short_repr(name, 40)} is of the type {type(each).__name__}" if name else type(each).__name__
+            )
             continue
         texts = field if isinstance(field, tuple) else (field,)
         if problem := next(filter(None, map(refused_character, texts)), None):

@@ -7,6 +7,7 @@ from collections import deque
 from pathlib import Path
 
 from core.config import Preset
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks.ingest.lines import check_unpacked_size
 from core.tasks.ingest.pairs import IngestResult, Kinds
@@ -58,5 +59,5 @@ def _check_strangers_files(files: PairFiles) -> None:
     held_out = [path for each in files.held_out for path in (each.path, each.targets)]
     for path in filter(None, [files.pairs, files.targets, *held_out]):
         if ".parquet" in map(str.lower, path.suffixes):
-            raise InputError(f"file={path.name[:60]!r} is Parquet, which is not read here; save it as TSV or CSV")
+            raise InputError(f"file={short_repr(path.name)} is Parquet, which is not read here; save it as TSV or CSV")
         check_unpacked_size(path, MAX_UNPACKED_BYTES)

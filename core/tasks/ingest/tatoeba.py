@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks.ingest.lines import read_lines
 from core.tasks.pairs import source_key
@@ -45,7 +46,7 @@ def read_tatoeba(path: Path) -> Iterator[Pair]:
         if len(members) != 1 or members[0].file_size > MAX_BYTES:
             raise InputError(
                 f"file={quote(path.name)} must have one .txt file besides {_ABOUT}, of at most {MAX_BYTES:,} bytes; "
-                f"it has {', '.join(f'{each.filename[:60]!r}' for each in members[:5]) or 'none'}"
+                f"it has {', '.join(short_repr(each.filename) for each in members[:5]) or 'none'}"
             )
         text = Path(folder) / "pairs.txt"
         try:

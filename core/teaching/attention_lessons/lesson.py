@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from core.config import PRESET_FOLDER
 from core.models.seq2seq import Block
 from core.storage import bounded_yaml
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError, LabError
 
 ATTENTION_LESSON_FOLDER = PRESET_FOLDER / "attention-lessons"
@@ -181,7 +182,7 @@ def load_attention_lesson(name: str) -> AttentionLesson:
     """Return a lesson by its name, which may come from a visitor; InputError if it does not exist."""
     lessons = {lesson.name: lesson for lesson in attention_lessons()}
     if name not in lessons:
-        raise InputError(f"lesson={name[:60]!r} is not one of {', '.join(lessons)}")
+        raise InputError(f"lesson={short_repr(name)} is not one of {', '.join(lessons)}")
     return lessons[name]
 
 

@@ -15,6 +15,7 @@ from core.models import AttentionMaps, forward_with_attention
 from core.models.hooks import Hook, hook_names, hooks
 from core.models.seq2seq import Block
 from core.models.transformer import Transformer
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.tasks import Task
 from core.teaching.attention_lessons.source import encode_source
@@ -60,7 +61,7 @@ def check_causality(model: Transformer, task: Task, text: str, *, masked: bool) 
     answer = generate(model, source, max_steps=model.max_seq_len).tokens[0]
     answer = answer[answer != EOS_ID][: model.max_seq_len - 1]
     if not len(answer):
-        raise InputError(f"input={text[:60]!r} has an empty answer; type another input")
+        raise InputError(f"input={short_repr(text)} has an empty answer; type another input")
     read = torch.cat([torch.tensor([BOS_ID]), answer])[None]
     changed = read.clone()
     changed[0, -1] = len(tokens) - (2 if read[0, -1] == len(tokens) - 1 else 1)

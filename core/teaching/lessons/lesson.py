@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from core.config import PRESET_FOLDER, BugName, Preset, read_preset
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 
@@ -57,7 +58,7 @@ def load_lesson(name: str, *, folder: Path = LESSON_FOLDER) -> Lesson:
     """
     names = lesson_names(folder)
     if name not in names:
-        raise InputError(f"lesson={name[:60]!r} is not one of {', '.join(names)}")
+        raise InputError(f"lesson={short_repr(name)} is not one of {', '.join(names)}")
     path = folder / name
     results = path / RESULTS_FILE
     return Lesson(

@@ -20,6 +20,7 @@ from core.server.access import VisitorRuns
 from core.server.classes import MAX_HOURS
 from core.server.classroom import RESULT_COLUMNS, BoardRow
 from core.server.stored_class import LESSON_PATTERN, MAX_ANSWERS, MAX_PARAMETERS, MAX_VALUE
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.teaching.attention_lessons import attention_lessons
 from ui.components.component import Request, ServerFunction, validated
@@ -186,7 +187,7 @@ def _parsed(address: str) -> tuple[SplitResult, int | None]:
             return page, page.port
     except ValueError:  # a port above 65535, or half a bracket
         pass
-    raise InputError(f"address={address[:60]!r} is not the address of a page")
+    raise InputError(f"address={short_repr(address)} is not the address of a page")
 
 
 def end(runs: VisitorRuns) -> dict[str, Any]:
@@ -217,7 +218,7 @@ def send(runs: VisitorRuns, request: SendRequest) -> dict[str, Any]:
         InputError: a parameter is not one of the page's address, or names what is not there.
     """
     if unknown := sorted(request.parameters.keys() - PARAMETERS):
-        raise InputError(f"link: {unknown[0][:30]!r} is not a parameter of this page's address")
+        raise InputError(f"link: {short_repr(unknown[0], 30)} is not a parameter of this page's address")
     for name, value in request.parameters.items():
         if len(value) > MAX_VALUE:
             raise InputError(f"link: {name} has {len(value):,} characters; the maximum is {MAX_VALUE:,}")

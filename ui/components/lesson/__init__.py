@@ -5,6 +5,7 @@ from typing import Any
 import gradio as gr
 
 from core.server.access import VisitorRuns
+from core.storage.error_messages import shortened
 from core.storage.errors import InputError
 from core.teaching.attention_lessons import attention_lessons, load_attention_lesson
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS, bug_notice
@@ -73,7 +74,7 @@ def listed_symptoms(_request: LessonRequest) -> dict[str, Any]:
 def lesson(request: LessonRequest) -> dict[str, Any]:
     """Return the requested lesson as plain data; the name may be that of a link."""
     if request.name not in lesson_names():
-        raise InputError(f"There is no lesson “{request.name[:60]}”.")
+        raise InputError(f"There is no lesson “{shortened(request.name)}”.")
     return lesson_value(load_lesson(request.name))
 
 
