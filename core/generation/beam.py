@@ -225,7 +225,9 @@ def beam_search(
     finished = _FinishedHypotheses.join([*done, (sources, finished)])
     search = _backtrack(finished, records, strategy)
     result = _build_result(search, records, num_candidates)
-    return replace(result, maps=_build_maps(search, records, encoder_weights)) if recorder.enabled else result
+    if not recorder.enabled:
+        return result
+    return replace(result, maps=_build_maps(search, records, encoder_weights).with_masks(model, src))
 
 
 def _select(expanded: BeamStep, beam_size: int, *, is_last: bool) -> tuple[BeamStep, int]:

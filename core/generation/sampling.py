@@ -74,7 +74,7 @@ def generate_stepwise(
     return GenerationResult(
         generated,
         *top_candidates(distributions, num_candidates, generated),
-        maps if recorder.enabled else None,
+        maps.with_masks(model, src) if recorder.enabled else None,
         torch.cat(token_log_probs, dim=1),
     )
 

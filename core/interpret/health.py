@@ -233,6 +233,7 @@ class HealthTaker:
         }
         maps = AttentionMaps(empty.get("encoder"), empty.get("decoder"), empty.get("cross"))
         pairs, none = self.pairs.to("cpu"), torch.empty(0)
+        maps = maps.with_masks(model, pairs.src)
         reference = GenerationResult(pairs.tgt_out, none, none, maps, none)
         rows = {block: map_rows(block, task, pairs, reference) for block in blocks}
         return {block: _on(each, model.device) for block, each in rows.items() if each is not None and len(each.index)}

@@ -27,13 +27,14 @@ Ablation = Literal["zero", "mean"]
 class Pattern:
     """A forced pattern of a cross-attention head: in each step, all weight is on one source token.
 
-    Columns are counted from 0, BOS. A pattern that leaves the source stays on its first or last token, BOS or EOS.
+    Columns are counted from 0, BOS. A pattern that leaves the source stays on the first or the last token that may be
+    attended to: BOS or EOS, or in models that mask these a token between them.
 
     Attributes:
         kind: "diagonal": in step t, counted from 0, column t + 1; "anti-diagonal": column n - t of a source of n tokens
             between BOS and EOS, which begins at the last of them and, in the step that ends a reversal, is BOS;
             "position": always the same column.
-        position: that column; the last, EOS, of a source that has no such column.
+        position: that column; the last of a source that has no such column.
     """
 
     kind: Literal["diagonal", "anti-diagonal", "position"]
@@ -58,15 +59,17 @@ class Pattern:
             )
         return cls("position", int(match[1]))
 
-    def columns(self, steps: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+    def columns(self, steps: torch.Tensor, eos: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
         """Return the columns to attend to, (B, T) int64.
 
         Args:
             steps: (T,) int64, numbers of the steps.
-            last: (B, 1) int64, each source's last column, EOS.
+            eos: (B, 1) int64, the column of each source's EOS.
+            visible: (B, S) bool, what may be attended to.
         """
-        wanted = {"diagonal": steps + 1, "anti-diagonal": last - 1 - steps, "position": steps * 0 + self.position}
-        return wanted[self.kind].minimum(last).clamp(min=0)
+        wanted = {"diagonal": steps + 1, "anti-diagonal": eos - 1 - steps, "position": steps * 0 + self.position}
+        first = visible.int().argmax(dim=-1, keepdim=True)
+        return wanted[self.kind].minimum(_last(visible)).maximum(first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +171,7 @@ class Interventions:
             if outputs:
                 by_name[attention.hook_z.name] = _Replacement(outputs)
             if patterns:
-                forced = _ForcedPatterns(patterns)
+                forced = _ForcedPatterns(patterns, hides_eos=not model.source_eos)
                 by_name |= {attention.hook_mask.name: forced.read_mask, attention.hook_pattern.name: forced}
         with hooks(by_name):
             yield
@@ -191,22 +194,28 @@ class _Replacement:
 class _ForcedPatterns:
     """Makes heads, numbered from 1, follow patterns at ``hook_pattern``; the source's mask is read at ``hook_mask``."""
 
-    def __init__(self, patterns: Mapping[int, Pattern]) -> None:
-        self.patterns = patterns
-        self._is_real = torch.empty(0)
+    def __init__(self, patterns: Mapping[int, Pattern], *, hides_eos: bool) -> None:
+        self.patterns, self.hides_eos = patterns, hides_eos
+        self._visible = torch.empty(0)
 
     def read_mask(self, mask: torch.Tensor) -> None:
-        """Note the mask (B, 1, 1, S) bool, True where the source is not PAD."""
-        self._is_real = mask[:, 0]  # (B, 1, S)
+        """Note the mask (B, 1, 1, S) bool, see ``Seq2Seq.source_mask``."""
+        self._visible = mask[:, 0, 0]  # (B, S)
 
     def __call__(self, weights: torch.Tensor) -> torch.Tensor:
-        """Return weights (B, H, Tq, S) in which these heads attend as their patterns say, and never to PAD."""
-        weights, is_real = weights.clone(), self._is_real
+        """Return weights (B, H, Tq, S) in which these heads attend as their patterns say, and to nothing masked."""
+        weights, visible = weights.clone(), self._visible
         steps = torch.arange(weights.shape[2], device=weights.device) + current_step()
+        eos = _last(visible) + self.hides_eos
         for head, pattern in self.patterns.items():
-            columns = pattern.columns(steps, is_real.sum(dim=-1) - 1)
-            weights[:, head - 1] = (F.one_hot(columns, weights.shape[3]) * is_real).to(weights.dtype)
+            columns = pattern.columns(steps, eos, visible)
+            weights[:, head - 1] = (F.one_hot(columns, weights.shape[3]) * visible[:, None]).to(weights.dtype)
         return weights
+
+
+def _last(visible: torch.Tensor) -> torch.Tensor:
+    """Return the last visible column of each source (B, S) bool, (B, 1) int64."""
+    return (visible * torch.arange(visible.shape[1], device=visible.device)).amax(dim=-1, keepdim=True)
 
 
 NO_INTERVENTIONS = Interventions()

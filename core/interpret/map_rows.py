@@ -21,13 +21,14 @@ MAX_WEIGHTS = 20_000_000  # recorded together, 4 bytes each; measuring them take
 class MapRows:
     """The valid rows of one block's attention maps, of all sequences of a batch, concatenated.
 
-    A row is a source position (encoder) or a decoding step. Left out are PAD, steps after EOS, and rows with a single
-    visible key, such as the decoder's first: their weight is 1 in every head.
+    A row is a source position (encoder) or a decoding step. Left out are source positions that nothing may attend to,
+    such as PAD, steps after EOS, and rows with a single visible key, such as the decoder's first: their weight is 1 in
+    every head.
     Letters: L layers, H heads, N rows, K keys, S source columns.
 
     Attributes:
         weights: (L, H, N, K) float.
-        visible: (N, K) bool, True where the row may attend: not PAD, and no token generated later.
+        visible: (N, K) bool, True where the row may attend: not PAD or what the model masks, no token generated later.
         keys: (N, K) int64, the token ids of the keys.
         offsets: (N, K) int64, position of the key minus position of the row. Positions count a sequence's tokens from
             its BOS, 0. A step has the position of the token it *read*: that token is at offset 0, the one before it
@@ -57,25 +58,31 @@ def map_rows(block: Block, task: Task, pairs: Batch, result: GenerationResult) -
         block: one of ``BLOCKS``.
         pairs: the decoded sources; their targets are not used.
     """
-    weights = None if result.maps is None else getattr(result.maps, block)
-    if weights is None:
+    maps = result.maps
+    weights: torch.Tensor | None = None if maps is None else getattr(maps, block)
+    if maps is None or weights is None:
         return None
     attends_to_source = block in ("encoder", source_block(result))
-    is_row = pairs.src != PAD_ID if block == "encoder" else generated_steps(result.tokens)  # (B, Q)
+    in_source = pairs.src != PAD_ID if maps.source_mask is None else maps.source_mask  # (B, S)
+    is_row = in_source if block == "encoder" else generated_steps(result.tokens)  # (B, Q)
     positions = torch.arange(is_row.shape[1], device=is_row.device).expand_as(is_row)
     columns = []
     if attends_to_source:
-        columns.append(_source_columns(pairs.src, rows=is_row.shape[1]))
+        columns.append(_source_columns(pairs.src, in_source, rows=is_row.shape[1]))
     if block == "decoder":
         if attends_to_source:  # decoder-only: the target continues the source's positions
-            positions = positions + (pairs.src != PAD_ID).sum(dim=1, keepdim=True)
+            places = torch.arange(1, in_source.shape[1] + 1, device=in_source.device)
+            positions = positions + (in_source * places).amax(dim=1, keepdim=True)
         columns.append(_target_columns(result.tokens, positions))
     visible, keys, key_positions = (torch.cat(parts, dim=-1) for parts in zip(*columns, strict=True))
+    if maps.window and block != "cross":
+        visible = visible & ((key_positions[:, None] - positions[..., None]).abs() <= maps.window)
     is_valid = is_row & (visible.sum(dim=-1) > 1)
     gold: dict[str, torch.Tensor] = {}
     if block == source_block(result):
         first = first_step_row(block)
         produced = F.pad(gold_alignment(task, pairs, result.tokens, steps=is_row.shape[1] - first), (0, 0, first, 0))
+        produced &= in_source[:, None]
         if block == "encoder":
             produced &= _generated_rows(result.tokens, is_row.shape[1])[..., None]
         else:
@@ -144,10 +151,12 @@ def recordable_chunks(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tens
             yield indices[rows], chunk[rows]
 
 
-def _source_columns(src: torch.Tensor, *, rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _source_columns(
+    src: torch.Tensor, in_source: torch.Tensor, *, rows: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the source's visibility (B, rows, S) bool, token ids (B, S) and positions (B, S)."""
     positions = torch.arange(src.shape[1], device=src.device).expand_as(src)
-    return (src != PAD_ID)[:, None].expand(-1, rows, -1), src, positions
+    return in_source[:, None].expand(-1, rows, -1), src, positions
 
 
 def _target_columns(tokens: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -1,6 +1,6 @@
 """Attention weights of a forward pass or of a generation, recorded at the hook points of the attention modules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 
@@ -18,11 +18,19 @@ class AttentionMaps:
         encoder: (L, B, H, S, S) float, or None if the model has no such heads.
         decoder: (L, B, H, T, T) float, or None; in a model without an encoder (L, B, H, T, S + T), the source first.
         cross: (L, B, H, T, S) float, or None.
+        source_mask: (B, S) bool, the source's tokens that may be attended to; None for all but PAD.
+        window: how many tokens away a token may attend to in its own sequence; 0 for all.
     """
 
     encoder: torch.Tensor | None
     decoder: torch.Tensor | None
     cross: torch.Tensor | None
+    source_mask: torch.Tensor | None = None
+    window: int = 0
+
+    def with_masks(self, model: Seq2Seq, src: torch.Tensor) -> "AttentionMaps":
+        """Return these maps of a source (B, S) int64 with what the model masks."""
+        return replace(self, source_mask=model.source_mask(src)[:, 0, 0], window=model.attention_window)
 
     def over_source(self, length: int) -> torch.Tensor | None:
         """Return the target's attention to a source of S tokens, (L, B, H, T, S), or None.
@@ -69,7 +77,7 @@ class AttentionRecorder:
         maps = {block: self._stacked(block) for block in BLOCKS}
         for calls in self._calls.values():
             calls.clear()
-        return AttentionMaps(**maps)
+        return AttentionMaps(maps["encoder"], maps["decoder"], maps["cross"])
 
     def _record(self, key: tuple[Block, int], pattern: torch.Tensor) -> None:
         self._calls[key].append(pattern.detach())
@@ -98,4 +106,4 @@ def forward_with_attention(
         encoder = recorder.take().encoder  # a decoder-only model also reads the source, but not as a target
         logits = model.decode(tgt_in, memory).logits
         of_target = recorder.take()
-    return logits, AttentionMaps(encoder, of_target.decoder, of_target.cross)
+    return logits, AttentionMaps(encoder, of_target.decoder, of_target.cross).with_masks(model, src)

@@ -4,13 +4,13 @@ import torch
 from torch import nn
 
 from core.config.sections import DecoderOnlyConfig
+from core.models.additive_attention import is_last
 from core.models.embeddings import Embedding, build_embeddings, build_output
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, build_norm
 from core.models.relative_bias import build_relative
 from core.models.seq2seq import DecoderOutput, KeyValueCache, LayerCache, Memory, Seq2Seq
 from core.models.transformer import causal_mask
-from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 class DecoderOnly(Seq2Seq):
@@ -42,6 +42,7 @@ class DecoderOnly(Seq2Seq):
     ) -> None:
         super().__init__()
         self.config = config
+        self.source_bos, self.source_eos = config.source_bos, config.source_eos
         self.max_seq_len, self.vocab_sizes = config.max_seq_len, (src_vocab_size, tgt_vocab_size)
         self.src_embedding, self.tgt_embedding = build_embeddings(
             config, (src_vocab_size, tgt_vocab_size), 2 * config.max_seq_len, generator
@@ -57,23 +58,24 @@ class DecoderOnly(Seq2Seq):
     def encode(self, src: torch.Tensor) -> Memory:
         """Read a source (B, S) int64 as the beginning of the text; see ``Seq2Seq.encode``."""
         self.check_src(src)
-        mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
-        if not self.config.source_eos:
-            mask = mask & (src != EOS_ID)[:, None, None, :]
-        start: int | torch.Tensor = 0
-        if not self.config.source_bos:  # positions are counted from the next token
-            mask, start = mask & (src != BOS_ID)[:, None, None, :], src.new_full(src.shape[:1], -1)
-        order = torch.arange(src.shape[1], device=src.device)
-        last = None
-        if not self.config.target_bos:
-            end = (mask[:, 0] * order).amax(dim=-1)  # (B, 1); 0, the position of BOS, if the source is empty
-            last, mask = src.gather(1, end), mask & (order != end)[:, None, None, :]
+        mask = self.source_mask(src)
+        start = 0 if self.source_bos else src.new_full(src.shape[:1], -1)  # positions count from what is attended to
+        last = None if self.config.target_bos else src.gather(1, self._is_last(src)[:, 0].int().argmax(dim=-1))
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         ids = self._src_ids(src.shape[1])
         causal = causal_mask(src.shape[1], device=src.device)
         context = DecoderContext(mask if causal is None else mask & causal, positions=self.relative(ids, ids))
         x, layers = self._read(embed(src, start), tuple(LayerCache(None) for _ in self.layers), context)
         return Memory(x, mask, past=KeyValueCache(layers), last=last)
+
+    def source_mask(self, src: torch.Tensor) -> torch.Tensor:
+        """Return which tokens may be attended to; see ``Seq2Seq.source_mask``. The target may begin with the last."""
+        mask = super().source_mask(src)
+        return mask if self.config.target_bos else mask & ~self._is_last(src)
+
+    def _is_last(self, src: torch.Tensor) -> torch.Tensor:
+        """Return (B, 1, 1, S) bool: the last token that could be attended to, or BOS if there is none."""
+        return is_last(super().source_mask(src))
 
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: KeyValueCache | None = None) -> DecoderOutput:
         """Read the next target tokens (B, T) int64; see ``Seq2Seq.decode``. Keys are the source, then the target."""
@@ -100,7 +102,7 @@ class DecoderOnly(Seq2Seq):
 
     def _src_ids(self, length: int) -> torch.Tensor:
         """Return the position ids of a source, (1, S) int64."""
-        return torch.arange(length, device=self.device)[None] - (0 if self.config.source_bos else 1)
+        return torch.arange(length, device=self.device)[None] - (0 if self.source_bos else 1)
 
     def _read(
         self, x: torch.Tensor, caches: tuple[LayerCache, ...], context: DecoderContext

@@ -9,7 +9,6 @@ from core.models.hooks import name_hook_points, set_step
 from core.models.layers import EncoderLayer, build_norm
 from core.models.relative_bias import build_relative
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
-from core.text.vocab import PAD_ID
 
 
 class EncoderOnly(Seq2Seq):
@@ -55,7 +54,7 @@ class EncoderOnly(Seq2Seq):
     def encode(self, src: torch.Tensor) -> Memory:
         """Read a source (B, S) int64; each token attends to all tokens but PAD. See ``Seq2Seq.encode``."""
         self.check_src(src)
-        mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
+        mask = self.source_mask(src)
         ids = torch.arange(src.shape[1], device=src.device)[None]
         x, positions = self.src_embedding(src), self.relative(ids, ids)
         for layer in self.encoder_layers:

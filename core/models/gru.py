@@ -19,7 +19,6 @@ from core.models.hooks import HookPoint, name_hook_points, set_step
 from core.models.kernels import Dropout
 from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.models.shape_checks import check_states
-from core.text.vocab import EOS_ID, PAD_ID
 
 ATTENTION = {
     "additive": AdditiveAttention,
@@ -199,12 +198,10 @@ class GRUSeq2Seq(Seq2Seq):
     def encode(self, src: torch.Tensor) -> Memory:
         """Read a source (B, S) int64; see ``Seq2Seq.encode``. The encoder has no attention."""
         self.check_src(src)
-        mask = src != PAD_ID
-        if not self.source_eos:
-            mask = mask & (src != EOS_ID)
-        lengths = mask.sum(dim=1) if self.mask_padding else torch.full_like(src[:, 0], src.shape[1])
+        mask = self.source_mask(src)
+        lengths = mask.sum(dim=-1)[:, 0, 0] if self.mask_padding else torch.full_like(src[:, 0], src.shape[1])
         states, final = self.encoder(self.src_embedding(src), lengths)
-        return Memory(states, mask[:, None, None, :], final=final)
+        return Memory(states, mask, final=final)
 
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: GRUCache | None = None) -> DecoderOutput:
         """Read the next target tokens (B, T) int64; see ``Seq2Seq.decode``."""

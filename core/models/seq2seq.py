@@ -18,6 +18,7 @@ from core.models.attention import KeysValues, MultiHeadAttention
 from core.models.kernels import GrowingRows
 from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 # The kinds of attention: the encoder's self-attention, the decoder's self-attention, and cross-attention.
 Block = Literal["encoder", "decoder", "cross"]
@@ -192,12 +193,17 @@ class Seq2Seq(nn.Module, ABC):
         vocab_sizes: tokens of the source and of the target vocabulary, special ones included.
         attention: its attention modules by block and layer, numbered from 1.
         forced_start: ids that ``generate`` makes every output begin with, unless it gets another prefix.
+        source_bos, source_eos: whether BOS and EOS of the source may be attended to, see ``source_mask``.
+        attention_window: how many tokens away a token may attend to in its own sequence; 0 for all.
     """
 
     max_seq_len: int
     vocab_sizes: tuple[int, int]
     attention: Mapping[tuple[Block, int], MultiHeadAttention | SingleHeadAttention] = {}
     forced_start: tuple[int, ...] = ()
+    source_bos: bool = True
+    source_eos: bool = True
+    attention_window: int = 0
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -212,6 +218,15 @@ class Seq2Seq(nn.Module, ABC):
     def device(self) -> torch.device:
         """Device of the parameters; inputs must be on it."""
         return next(iter(self.parameters()), torch.empty(0)).device
+
+    def source_mask(self, src: torch.Tensor) -> torch.Tensor:
+        """Return which tokens of a source (B, S) int64 may be attended to, (B, 1, 1, S) bool; never PAD."""
+        mask = src != PAD_ID
+        if not self.source_bos:
+            mask = mask & (src != BOS_ID)
+        if not self.source_eos:
+            mask = mask & (src != EOS_ID)
+        return mask[:, None, None, :]
 
     @abstractmethod
     def encode(self, src: torch.Tensor) -> Memory:

@@ -10,7 +10,6 @@ from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer, build
 from core.models.positions import NO_POSITIONS, RelativePositions
 from core.models.relative_bias import build_relative
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
-from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 class Transformer(Seq2Seq):
@@ -35,6 +34,8 @@ class Transformer(Seq2Seq):
         super().__init__()
         self.config, self.generator, self.max_seq_len = config, generator, config.max_seq_len
         self.vocab_sizes = src_vocab_size, tgt_vocab_size
+        self.source_bos, self.source_eos = config.source_bos, config.source_eos
+        self.attention_window = config.attention_window
         self.src_embedding, self.tgt_embedding = build_embeddings(
             config, (src_vocab_size, tgt_vocab_size), config.max_seq_len, generator
         )
@@ -60,16 +61,12 @@ class Transformer(Seq2Seq):
     def encode(self, src: torch.Tensor) -> Memory:
         """Read a source (B, S) int64; see ``Seq2Seq.encode``."""
         self.check_src(src)
-        mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
-        start: int | torch.Tensor = 0
-        if not self.config.source_bos:  # nothing attends to it, and positions are counted from the next token
-            mask, start = mask & (src != BOS_ID)[:, None, None, :], src.new_full(src.shape[:1], -1)
-        if not self.config.source_eos:
-            mask = mask & (src != EOS_ID)[:, None, None, :]
+        mask = self.source_mask(src)
+        start = 0 if self.source_bos else src.new_full(src.shape[:1], -1)  # positions count from what is attended to
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         stride = self._draw_stride(src.shape[0])
         x, positions = embed(src, start), self._positions_of(self.relative, 0, src.shape[1], stride)
-        window = window_mask(src.shape[1], self.config.attention_window, src.device)
+        window = window_mask(src.shape[1], self.attention_window, src.device)
         visible = mask if window is None else mask & window
         for layer in self.encoder_layers:
             x = layer(x, visible, positions)
@@ -83,7 +80,7 @@ class Transformer(Seq2Seq):
             cache = KeyValueCache(tuple(layers))
         past, end = cache.length, cache.length + tgt_in.shape[1]
         set_step(past)
-        mask = causal_mask(tgt_in.shape[1], past, tgt_in.device, self.config.attention_window)
+        mask = causal_mask(tgt_in.shape[1], past, tgt_in.device, self.attention_window)
         context = DecoderContext(mask, memory.mask, self._positions_of(self.decoder_relative, past, end, memory.stride))
         x, caches = self.tgt_embedding(tgt_in, past), []
         for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):

@@ -207,6 +207,38 @@ def test_padding_and_chunks_change_nothing(preset, monkeypatch):
     assert_frame_equal(alone, measure_heads(model, task, pairs), atol=1e-4)
 
 
+MASKS = {
+    "digits-reversal": [
+        {"model.source_bos": False},
+        {"model.source_eos": False},
+        {"model.attention": "window", "model.attention_window": 2},
+    ],
+    "digits-reversal-decoder-only": [
+        {"model.source_bos": False},
+        {"model.source_eos": False, "model.target_bos": False},
+    ],
+}
+
+
+@pytest.mark.parametrize(("preset", "changes"), [(name, each) for name, found in MASKS.items() for each in found])
+@torch.no_grad()
+def test_even_attention_scores_as_uniform_whatever_the_model_masks(preset: str, changes: dict):
+    loaded = load_preset(preset).with_changes(changes)
+    task = build_task(loaded.task)
+    model = build_model(loaded.model, task, torch.Generator().manual_seed(0)).eval()
+    for attention in model.attention.values():
+        attention.w_q.weight.zero_()
+        attention.w_q.bias.zero_()
+    pairs = fixed_pairs(task, 20, split="test")
+    table = measure_heads(model, task, pairs)
+    assert table.entropy.tolist() == pytest.approx([1] * len(table))
+    aligned = table.dropna(subset="mass_produced")
+    assert len(aligned)
+    for token in ("produced", "read"):
+        assert aligned[f"mass_{token}"].tolist() == pytest.approx(aligned[f"uniform_{token}"].tolist(), abs=1e-6)
+        assert aligned[f"aer_{token}"].tolist() == pytest.approx(aligned[f"uniform_aer_{token}"].tolist(), abs=1e-6)
+
+
 @pytest.mark.parametrize("preset", ["digits-reversal", "sort-digits", "digits-reversal-gru"])
 def test_an_untrained_model_scores_as_uniform_attention_would(preset):
     preset = load_preset(preset)

@@ -148,6 +148,23 @@ def test_a_head_follows_its_pattern_and_the_others_attend_freely(name):
             assert_close(maps.cross[0, :, others], intact.cross[0, :, others], **CLOSE)
 
 
+@pytest.mark.parametrize(
+    ("hidden", "columns"),
+    [
+        ({"source_bos": False}, {"anti-diagonal": [3, 2, 1, 1], "position 0": [1] * 4, "position 9": [4] * 4}),
+        ({"source_eos": False}, {"anti-diagonal": [3, 2, 1, 0], "diagonal": [1, 2, 3, 3], "position 9": [3] * 4}),
+        ({"source_bos": False, "source_eos": False}, {"anti-diagonal": [3, 2, 1, 1], "diagonal": [1, 2, 3, 3]}),
+    ],
+)
+@torch.no_grad()
+def test_a_pattern_means_the_same_tokens_where_bos_or_eos_are_masked(hidden: dict, columns: dict):
+    model = make_model(Transformer, **BLOCKS, **hidden).eval()
+    for pattern, expected in columns.items():
+        with Interventions.parse(model.heads, patterns=[f"cross.1.1={pattern}"]).applied_to(model):
+            _, maps = forward_with_attention(model, SRC[:1], TGT[:1])
+        assert torch.equal(maps.cross[0, 0, 0], F.one_hot(torch.tensor(expected), 7).float()), pattern
+
+
 @torch.no_grad()
 def test_step_by_step_a_pattern_continues_from_the_step():
     for name in ("post", "gru"):
