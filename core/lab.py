@@ -58,7 +58,7 @@ def runs(root: Root = DEFAULT_ROOT) -> Runs:
     return Runs(Path(root))
 
 
-def load(name: str, root: Root = DEFAULT_ROOT) -> Trained:
+def load(name: str | Path, root: Root = DEFAULT_ROOT) -> Trained:
     """Load the best weights of a run: ``runs(root)[name].trained()``.
 
     Args:
@@ -68,7 +68,7 @@ def load(name: str, root: Root = DEFAULT_ROOT) -> Trained:
     Raises:
         RunError: there is no such run, it has no weights yet, or they cannot be read.
     """
-    return runs(root)[name].trained()
+    return runs(root)[str(name)].trained()
 
 
 def plot_attention(table: "pd.DataFrame", ax: "Axes | None" = None) -> "AxesImage":

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 
 from core import lab
 from core.__main__ import main
+from core.config import ConfigError, load_preset
 from core.generation import Beam
 from core.interpret.head_table import measure_heads
 from core.interpret.inspection import inspect as inspect_input
@@ -160,6 +162,12 @@ def test_ablation_changes_another_run_and_leaves_this_one(run):
         (lambda run: run.evaluate(9, split="valid"), "split='valid' is not one of train, validation, test"),
         (lambda run: run.decode(["4", "8"]), "text=['4', '8'] must be a text"),
         (lambda run: run.decode("4 8", strategy="beam"), "strategy='beam' must be of core.generation"),
+        (lambda run: run.ablate(["cross.2.1"]), "heads=['cross.2.1'] must be names, such as 'cross.2.1'"),
+        (lambda run: run.patch(["4", "8"], "4 8"), "text=['4', '8'] must be a text"),
+        (lambda run: run.patch("4 8", ["4", "8"]), "changed=['4', '8'] must be a text"),
+        (lambda run: run.patch("4 8 2 9", "4 8 2 5", step=1.0), "step=1.0 must be a whole number"),
+        (lambda run: run.patch("4 8 2 9", "4 8 2 5", step=5), "step=5 is not a step of this answer, which has 0 to 4"),
+        (lambda run: run.patch("4 8 2 9", "4 8 2 5").grid("heads", "self"), "grid=heads, self is not one of: residual"),
         (lambda run: run.with_pairs("my/pairs.tsv"), "pairs='my/pairs.tsv': run='digits-reversal-shipped' was not"),
     ],
 )
@@ -264,3 +272,32 @@ def test_train_warns_of_more_memory_than_there_is(monkeypatch, tmp_path):
     large = {"training.steps": 1, "training.warmup_steps": 0, "training.batch_size": 512}
     with pytest.warns(UserWarning, match=r"training takes about .* lower training\.batch_size=512"):
         lab.train("tiny", changes=large, root=tmp_path / "runs")
+
+
+def test_numbers_of_numpy_and_pytorch_are_settings_too(tmp_path):
+    changes = {
+        "training.steps": np.int64(90),
+        "training.learning_rate": np.float32(0.5),
+        "training.seed": torch.tensor(3),
+    }
+    found = load_preset("tiny").with_changes(changes).training
+    assert (found.steps, found.learning_rate, found.seed) == (90, 0.5, 3)
+    assert type(found.steps) is type(found.seed) is int
+    assert Beam(beam_size=np.int64(4)) == Beam(beam_size=4)
+    with pytest.raises(ConfigError, match=r"training\.steps"):
+        load_preset("tiny").with_changes({"training.steps": np.bool_(True)})
+
+
+def test_a_name_that_is_none_is_refused(tmp_path):
+    for name in (3, ["a"]):
+        with pytest.raises(RunError, match=re.escape(f"run={name!r} is not a valid name")):
+            lab.train("tiny", name=name, root=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert lab.load(Path(SHIPPED)).run == SHIPPED
+
+
+def test_what_a_cell_shows_of_a_decode_and_a_patching_is_one_line(run):
+    assert repr(run.decode("4 8 2 9")) == "<Inspection '4 8 2 9' → '9 2 8 4', 5 steps>"
+    assert (
+        repr(run.patch("4 8 2 9", "4 8 2 5")) == "<ActivationPatching '4 8 2 9' into '4 8 2 5', why 9, not 5?, 8 grids>"
+    )

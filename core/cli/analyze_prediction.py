@@ -68,6 +68,7 @@ def explain(loaded: Trained, options: argparse.Namespace) -> int:
         step=step - 1,
         target=options.token,
         foil=options.foil,
+        first_step=1,
     )
     output = task.tgt_vocab.decode(until_eos(prediction.answer))
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}")

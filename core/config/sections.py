@@ -71,6 +71,14 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_as_python(cls, values: Any) -> Any:
+        """Read numbers of NumPy or PyTorch as Python's, which strict types ask for."""
+        if not isinstance(values, dict):
+            return values
+        return {name: value.item() if getattr(value, "ndim", None) == 0 else value for name, value in values.items()}
+
 
 class BlocksConfig(Section):
     """Fields shared by all models that consist of Transformer blocks."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from core.config.counting import counted
 from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, generate, sequence_log_prob
 from core.generation.reading import read_input
 from core.models import AttentionMaps, Seq2Seq
@@ -116,6 +117,10 @@ class Inspection:
     tree: tuple[TreeNode, ...] = ()
     confidence_threshold: float | None = None
     scored: tuple[Task, Batch, GenerationResult] | None = field(default=None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        source, output = " ".join(self.symbols), " ".join(self.output)
+        return f"<Inspection {source!r} → {output!r}, {counted(len(self.steps), 'step')}>"
 
     @cached_property
     def scores(self) -> "list[HeadScore]":

@@ -93,9 +93,7 @@ class Trained:
         Raises:
             InputError: the task cannot read the text, it is too long for the model, or ``strategy`` is none.
         """
-        for name, given in (("text", text), ("prefix", prefix)):
-            if not isinstance(given, str):
-                raise InputError(f"{name}={short_repr(given)} must be a text, such as '4 8 2 9'")
+        _checked_texts(text=text, prefix=prefix)
         if not isinstance(strategy, Strategy):
             raise InputError(f"strategy={short_repr(strategy)} must be of core.generation, such as Beam(beam_size=4)")
         decoded = inspect(
@@ -169,6 +167,9 @@ class Trained:
         """
         from core.interpret.ablation import parse_interventions
 
+        for head in heads:
+            if not isinstance(head, str):
+                raise InputError(f"heads={short_repr(head)} must be names, such as 'cross.2.1', one argument each")
         patterns = [patterns] if isinstance(patterns, str) else patterns
         parsed = parse_interventions(self.model, self.task, ablate=heads, patterns=patterns, ablation=ablation)
         return replace(self, interventions=self.interventions.joined(parsed).checked(self.model.heads))
@@ -192,6 +193,8 @@ class Trained:
 
         if self.interventions:
             raise InputError("patch measures the run as it was trained; call it on the run before ablate")
+        _checked_texts(text=text, **({} if changed is None else {"changed": changed}))
+        step = checked_number("step", step)
         corrupted = None if changed is None else self._symbols(changed)
         prediction = prediction_at(self.model, self.task, self._symbols(text), step=step, foil=foil)
         return activation_patching(self.model, self.task, prediction, corrupted=corrupted)
@@ -245,3 +248,10 @@ class Trained:
 
     def _symbols(self, text: str) -> list[str]:
         return read_input(self.model, self.task, text).symbols
+
+
+def _checked_texts(**texts: Any) -> None:
+    """Raise InputError, which names the argument, if one is no text."""
+    for name, given in texts.items():
+        if not isinstance(given, str):
+            raise InputError(f"{name}={short_repr(given)} must be a text, such as '4 8 2 9'")

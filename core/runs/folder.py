@@ -95,7 +95,7 @@ class RunFolder:
         Raises:
             RunError: the name is not a valid run name (a valid name cannot leave ``root``).
         """
-        if not re.fullmatch(NAME_PATTERN, name):
+        if not isinstance(name, str) or not re.fullmatch(NAME_PATTERN, name):
             raise RunError(
                 f"run={short_repr(name)} is not a valid name: use a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
             )
@@ -126,7 +126,7 @@ class RunFolder:
             RunError: a run of that name exists, or no folder can be made there.
             ConfigError: the file of user-provided pairs is missing or holds other pairs.
         """
-        if isinstance(name, str) and cls(root, name).path.exists():
+        if name is not None and not callable(name) and cls(root, name).path.exists():
             raise cls(root, name)._name_taken()
         draft = root / f".{preset.name}.{secrets.token_hex(4)}.new"
         info = RunInfo(status=status).model_dump_json(indent=1)

@@ -29,7 +29,8 @@ class Vocab:
         self.tokens = (PAD, BOS, EOS) + ((UNK,) if has_unk else ()) + self.symbols
         self._ids = {token: index for index, token in enumerate(self.tokens)}
         if len(self._ids) != len(self.tokens):
-            raise ValueError("symbols must differ from each other and from the special tokens")
+            twice = next(token for at, token in enumerate(self.tokens) if token in self.tokens[:at])
+            raise ValueError(f"symbol {twice!r}: symbols must differ from each other and from the special tokens")
 
     def __len__(self) -> int:
         return len(self.tokens)

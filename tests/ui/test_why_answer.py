@@ -105,7 +105,7 @@ def test_ablated_heads_add_nothing(runs):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"step": 9}, "step 10, counted from 1, is not a step of this answer, which has 5"),
+        ({"step": 9}, "step=10 is not a step of this answer, which has 1 to 5"),
         ({"foil": "x"}, "foil='x' is not in the vocabulary"),
         ({"foil": "2"}, "foil='2' must be another token than the target"),
         ({"method": "magic"}, "invalid request"),

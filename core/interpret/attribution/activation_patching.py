@@ -79,11 +79,17 @@ class ActivationPatching:
     grids: tuple[PatchGrid, ...]
 
     def grid(self, name: GridName, block: Block, positions: Positions | None = None) -> PatchGrid:
-        """Return a heat map; without ``positions`` the first of that name and block. KeyError if there is none."""
+        """Return a heat map; without ``positions`` the first of that name and block. InputError if there is none."""
         for grid in self.grids:
             if (grid.name, grid.block) == (name, block) and positions in (None, grid.positions):
                 return grid
-        raise KeyError(f"{name}, {block}, {positions}")
+        known = "; ".join(", ".join(filter(None, (each.name, each.block, each.positions))) for each in self.grids)
+        wanted = ", ".join(map(str, filter(None, (name, block, positions))))
+        raise InputError(f"grid={wanted} is not one of: {known}")
+
+    def __repr__(self) -> str:
+        source, changed = " ".join(self.prediction.symbols), " ".join(self.corrupted)
+        return f"<ActivationPatching {source!r} into {changed!r}, {self.prediction}, {len(self.grids)} grids>"
 
 
 @torch.no_grad()

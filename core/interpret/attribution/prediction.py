@@ -78,6 +78,7 @@ def prediction_at(
     target: str | None = None,
     foil: str | None = None,
     answer: Sequence[str] | None = None,
+    first_step: int = 0,
 ) -> Prediction:
     """Return the prediction of one step of an answer, to be passed to the methods of this package.
 
@@ -88,6 +89,7 @@ def prediction_at(
         target: the token to explain; None for the answer's token at that step.
         foil: the token to compare with; None explains the target alone.
         answer: the answer without EOS, such as ``Inspection.output``; None decodes greedily.
+        first_step: the number that the first step has in messages.
 
     Raises:
         InputError: the input is too long or has an unknown symbol, the answer has no such step, a token is not in the
@@ -107,7 +109,8 @@ def prediction_at(
     symbols_before = until_eos(produced)
     steps = len(symbols_before) + (EOS_ID in produced)
     if not 0 <= step < steps:
-        raise InputError(f"step {step + 1}, counted from 1, is not a step of this answer, which has {steps}")
+        has = f"{first_step} to {first_step + steps - 1}"
+        raise InputError(f"step={step + first_step} is not a step of this answer, which has {has}")
     produced = produced[:steps]
     target_id = produced[step] if target is None else token_id(task.tgt_vocab, target, field="target")
     foil_id = None if foil is None else token_id(task.tgt_vocab, foil, field="foil")

@@ -48,8 +48,8 @@ def test_an_encoder_only_model_predicts_at_a_position_of_the_source_and_reads_no
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"step": 4, "answer": ["2", "8", "4"]}, "step 5, counted from 1, is not a step of this answer, which has 4"),
-        ({"step": -1}, "step 0, counted from 1, is not"),
+        ({"step": 4, "answer": ["2", "8", "4"]}, "step=4 is not a step of this answer, which has 0 to 3"),
+        ({"step": -1}, "step=-1 is not a step"),
         ({"target": "x"}, "target='x' is not in the vocabulary"),
         ({"answer": ["2"], "foil": "2"}, "foil='2' must be another token"),
         ({"answer": ["no"]}, "answer='no'"),

@@ -100,6 +100,7 @@ def why(runs: VisitorRuns, request: WhyRequest) -> dict[str, Any]:
                 step=request.step,
                 foil=_token(loaded, request.foil),
                 answer=answer,
+                first_step=1,
             )
             candidates = _candidates(loaded, prediction)
             found = _METHODS[request.method](loaded, prediction, request)
