@@ -273,8 +273,11 @@ def _split(keys: torch.Tensor, marks: torch.Tensor, config: OwnPairsConfig) -> t
 def _check_splits(split: torch.Tensor, config: OwnPairsConfig) -> None:
     for index, name in enumerate(SPLITS):
         if not (split == index).any():
-            limits = f"task.longest_source={config.longest_source}, task.longest_answer={config.longest_answer}"
-            raise ConfigError([("task.longest_source", f"no pair is left for {name} with {limits}")])
+            message = (
+                f"no pair is left for {name}: sources above {config.longest_source} tokens (task.longest_source) "
+                f"and answers above {config.longest_answer} (task.longest_answer) do not count"
+            )
+            raise ConfigError([("task.longest_source", message)])
 
 
 def _vocab_of(rows: RaggedRows, numbers: _TokenNumbers, is_train: torch.Tensor, config: OwnPairsConfig) -> Vocab:

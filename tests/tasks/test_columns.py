@@ -123,6 +123,40 @@ def test_what_is_recognized_is_said_with_what_else_each_reading_would_make(tmp_p
     assert (tmp_path / "o.pairs.tsv").read_text().splitlines()[0] == "gat0\tgat0s"
 
 
+@pytest.mark.parametrize(
+    ("lines", "pair"),
+    [
+        (["Yes, the house {n};Ja, das Haus {n}"], ("Yes, the house 0", "Ja, das Haus 0")),
+        (["0,{n};1,{n}"], ("0,0", "1,0")),  # decimal commas
+        (["one; two {n},eins; zwei {n}"], ("one; two 0", "eins; zwei 0")),
+        (["Hi, {n};Na, {n}", *["b {n};c {n}"] * 19, "without"], ("Hi, 0", "Na, 0")),
+        (["sep=;", "Quelle;Ziel", "a {n};b, {n}"], ("a 2", "b, 2")),
+        (["a {n}\tb {n}"], ("a 0", "b 0")),
+    ],
+)
+def test_the_separator_of_csv_divides_most_lines_alike(tmp_path, lines, pair):
+    text = "\n".join((lines * 20 if len(lines) == 1 else lines + lines[-1:] * 15)[n].format(n=n) for n in range(17))
+    (first, *_) = [row for row in read_pairs(file(tmp_path / "p.csv", text)) if not row.problem]
+    assert (first.source, first.target) == pair
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "is_header"),
+    [
+        ("Englisch;Deutsch", "a {n};b {n}", True),
+        ("Satz;Übersetzung", "a {n};b {n}", True),
+        ("中文;英文", "甲{n};b {n}", True),
+        ("x;y", "{n};{n}{n}", True),  # letters above numbers
+        ("Zahl;Wort ausgeschrieben", "{n};zehn und {n}", True),
+        ("x;y", "a {n};b {n}", False),
+    ],
+)
+def test_the_first_line_names_columns_in_other_languages_and_above_numbers(tmp_path, names, rows, is_header):
+    path = file(tmp_path / "p.csv", "\n".join([names, *(rows.format(n=n) for n in range(20))]))
+    first = next(iter(read_pairs(path)))
+    assert (first.source == names.split(";")[0]) is not is_header
+
+
 def test_a_separator_inside_a_text_is_no_column(tmp_path):
     path = file(tmp_path / "p.csv", "a,b\n" * 40 + "x,y,z\n")
     assert [str(row.problem) for row in read_pairs(path) if row.problem] == [

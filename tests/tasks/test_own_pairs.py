@@ -123,7 +123,9 @@ def test_longer_pairs_are_skipped_and_an_empty_split_is_refused(tmp_path, pairs)
     assert preset.task.longest_source == 40
     shorter = preset.with_changes({"task.longest_source": 3})
     assert build_task(shorter.task, pairs=pairs).table.widths[0] == 3
-    with pytest.raises(ConfigError, match=r"no pair is left for train with task.longest_source=2"):
+    with pytest.raises(
+        ConfigError, match=r"no pair is left for train: sources above 2 tokens \(task\.longest_source\)"
+    ):
         build_task(preset.with_changes({"task.longest_source": 2}).task, pairs=pairs)
     with pytest.raises(ConfigError, match=r"task.longest_source=40 with BOS and EOS needs 42 positions"):
         preset.with_changes({"model.max_seq_len": 41})

@@ -23,6 +23,7 @@ Role = Literal["source", "target", "answers", "split", "set", "alignment", "skip
 ROLES: tuple[Role, ...] = get_args(Role)
 SAMPLE = 1_000  # records, by which the columns are recognized
 MAX_SETS = 50  # named test sets of a file
+MIN_OTHERS = 10  # records without a letter in a column, for its first text to be a name
 MIN_WIDER = 0.05  # share of the rows that have more than two columns, for these to be columns of the file
 _SPLITS = {
     "": "",
@@ -38,11 +39,11 @@ _PAIR: tuple[Role, ...] = ("source", "target")
 _NAMES: dict[Role, set[str]] = {
     "source": {
         *("source", "src", "input", "question", "prompt", "word", "lemma", "features", "feats", "tags", "command"),
-        *("sentence", "singular", "quelle", "eingabe", "frage"),
+        *("sentence", "singular", "quelle", "eingabe", "frage", "satz", "wort", "wert"),
     },
     "target": {
         *("target", "tgt", "output", "answer", "completion", "phones", "form", "response", "actions"),
-        *("translation", "plural", "ziel", "ausgabe", "antwort"),
+        *("translation", "plural", "ziel", "ausgabe", "antwort", "übersetzung", "ergebnis"),
     },
     "answers": {"answers", "targets"},
     "split": {"split"},
@@ -332,6 +333,8 @@ def _roles_by_name(names: Sequence[str]) -> tuple[Role, ...] | None:
 def _is_header(fields: Sequence[Field], others: Sequence[Record]) -> bool:
     """Return whether the first record names columns: a source and a target, by known names or as two languages.
 
+    It does too, whatever it says, if it has letters in a column in which no other record has any.
+
     Other columns may have any name or none; pandas writes its index so. A name that is not known is no number, mark of
     a split, link or features, and a source's or target's is no text of its column: otherwise the record is a pair.
     """
@@ -339,13 +342,22 @@ def _is_header(fields: Sequence[Field], others: Sequence[Record]) -> bool:
     roles = _roles_by_name(cells)
     known = set().union(*_NAMES.values())
     unknown = [cell for cell in cells if cell and cell.lower() not in known]
-    if roles is None or not unknown:
-        return roles is not None
+    if roles is None:
+        return len(others) >= MIN_OTHERS and any(
+            _has_letter(cell) and not any(map(_has_letter, _column([each.fields for each in others], at)))
+            for at, cell in enumerate(cells)
+        )
+    if not unknown:
+        return True
     for at, role in enumerate(roles):
         texts = {text.strip().lower() for text in _column([each.fields for each in others], at)}
         if role in _PAIR and cells[at].lower() in texts:
             return False
     return all(_kind([cell], 2) == "text" for cell in unknown)
+
+
+def _has_letter(text: str) -> bool:
+    return any(map(str.isalpha, text))
 
 
 def _common_names(records: Sequence[Record]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import csv
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
@@ -32,6 +32,9 @@ _SUFFIXES: dict[str, FileFormat] = {
     ".parquet": "parquet",
     ".dict": "dictionary",
 }
+_SEPARATORS = ",;\t"  # of CSV, the likeliest first
+DECLARED = re.compile(r"sep=(.)", re.IGNORECASE)
+"""The first line of CSV that is written for Excel: its separator."""
 _WORKBOOKS = {".xlsx", ".xls", ".ods", ".numbers"}
 _SAMPLE = 1_000  # lines
 _MOST = 0.95  # share of the lines that must have the form of a format; the others are skipped when they are read
@@ -87,13 +90,25 @@ def _shown_format(lines: list[str]) -> FileFormat | None:
         return "scan"
     if _share(ENTRY.match, entries) >= _MOST:
         return "dictionary"
-    return "csv" if any(_is_table(lines, separator) for separator in ",;") else None
+    return "csv" if csv_separator(lines)[1] >= _MOST else None
 
 
-def _is_table(lines: list[str], separator: str) -> bool:
-    """Return whether nearly all lines have a separator, and equally many columns."""
-    (width, count), *_ = Counter(len(fields) for fields in csv.reader(lines, delimiter=separator)).most_common(1)
-    return width > 1 and count >= _MOST * len(lines)
+def csv_separator(lines: Sequence[str]) -> tuple[str, float]:
+    """Return the sign that separates the columns of CSV, and the share of the lines that it divides alike.
+
+    Spreadsheet programs separate by semicolons where numbers are written with a decimal comma, so that both signs may
+    divide all lines. Two columns are likelier than more, and a sign before a space is likelier part of a text.
+    """
+    if declared := DECLARED.fullmatch(lines[0].strip() if lines else ""):
+        return declared[1], 1.0
+    found = {}
+    for sign in _SEPARATORS:
+        rows = list(csv.reader(lines, delimiter=sign))
+        (width, count), *_ = Counter(map(len, rows)).most_common(1) or [(0, 0)]
+        in_texts = sum(field.startswith(" ") for fields in rows for field in fields[1:])
+        found[sign] = (count / len(rows) if width > 1 else 0.0, width == 2, -in_texts)
+    separator = max(_SEPARATORS, key=lambda sign: found[sign])
+    return separator, found[separator][0]
 
 
 def _share(matches: Callable[[str], object], lines: list[str]) -> float:

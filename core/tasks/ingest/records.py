@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
-from core.tasks.ingest.formats import COMMAND, COMMENT, FileFormat
+from core.tasks.ingest.formats import COMMAND, COMMENT, DECLARED, FileFormat, csv_separator
 from core.tasks.ingest.lines import MAX_EXPANSION, Line, Problem, open_unpacked, read_lines, refused_character
 from core.text.validation import quote
 
@@ -89,15 +89,12 @@ def _read_dictionary(lines: Iterable[Line]) -> Iterator[Record]:
 
 
 def _read_csv(lines: Iterable[Line]) -> Iterator[Record]:
-    """Read CSV. A quoted field may span several lines; the record has the number of its last line.
-
-    Spreadsheet programs separate by semicolons where numbers are written with a decimal comma. They are the separator
-    if each of the first lines has one, and not each a comma.
-    """
+    """Read CSV. A quoted field may span several lines; the record has the number of its last line."""
     remaining = iter(lines)
     first = list(islice(remaining, _FIRST_LINES))
-    texts_of_first = [line.text for line in first if line.text.strip() and not line.problem]
-    comma, semicolon = (all(sign in text for text in texts_of_first) for sign in ",;")
+    separator, _ = csv_separator([line.text for line in first if line.text.strip() and not line.problem])
+    if first and DECLARED.fullmatch(first[0].text.strip()):
+        del first[0]
     problems: list[Record] = []
     last_line = 0
 
@@ -110,7 +107,7 @@ def _read_csv(lines: Iterable[Line]) -> Iterator[Record]:
             else:
                 yield line.text + "\n"
 
-    reader = csv.reader(texts(), delimiter=";" if semicolon and not comma else ",", strict=True)
+    reader = csv.reader(texts(), delimiter=separator, strict=True)
     while True:
         try:
             fields = next(reader)

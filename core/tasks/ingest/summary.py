@@ -41,7 +41,7 @@ def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
         advice = f"; {SAVE_AS_UTF_8}" if kind == NOT_UTF_8 else ""
         facts.append((f"skipped: {kind}", f"{counted(count, 'row')}{advice}"))
     if result.too_long:
-        facts.append((f"longer than {MAX_TOKENS} subwords", f"{result.too_long:,} pairs, left out"))
+        facts.append((f"longer than {MAX_TOKENS} subwords", f"{counted(result.too_long, 'pair')}, left out"))
     return facts + _token_facts(result)
 
 
