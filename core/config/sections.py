@@ -80,10 +80,20 @@ class Section(BaseModel):
         return {name: value.item() if getattr(value, "ndim", None) == 0 else value for name, value in values.items()}
 
 
-class BlocksConfig(Section):
-    """Fields shared by all models that consist of Transformer blocks."""
+class _ModelSection(Section):
+    """Base class of the sections of models."""
 
     family: str
+
+    @property
+    def kind(self) -> str:
+        """What the model is called: its family, or the cell of a recurrent one."""
+        return self.family
+
+
+class BlocksConfig(_ModelSection):
+    """Fields shared by all models that consist of Transformer blocks."""
+
     d_model: Annotated[int, Field(ge=4, le=1024, description="embedding size: width of every token's vector")] = 64
     num_heads: Annotated[int, Field(ge=1, le=32, description="attention heads per layer")] = 4
     d_ff: Annotated[int, Field(ge=4, le=4096, description="hidden size of the feed-forward network")] = 128
@@ -378,7 +388,7 @@ class EncoderOnlyConfig(BlocksConfig):
         return f"encoder-only, {counted(self.num_layers, 'layer')}, {counted(self.num_heads, 'head')}"
 
 
-class GRUConfig(Section):
+class GRUConfig(_ModelSection):
     """The recurrent encoder-decoder with attention of Bahdanau et al. 2015; its cell is a GRU by default."""
 
     family: Literal["gru"] = "gru"
@@ -409,12 +419,17 @@ class GRUConfig(Section):
     ] = True
 
     @property
+    def kind(self) -> str:
+        """The cell, such as "lstm"."""
+        return self.cell
+
+    @property
     def summary(self) -> str:
         """The model's size in a few words."""
-        return f"{self.cell.upper()}, {self.num_layers} layer{'s' * (self.num_layers > 1)} of {self.d_hidden}"
+        return f"{self.kind.upper()}, {self.num_layers} layer{'s' * (self.num_layers > 1)} of {self.d_hidden}"
 
 
-class WatchedModelConfig(Section):
+class WatchedModelConfig(_ModelSection):
     """A user's own module, which the lab cannot build; the ``task`` section names it."""
 
     max_seq_len: ClassVar[int] = 1_000_002  # of no consequence

@@ -14,14 +14,14 @@ library_name: attention-lab
 tags:
 - attention-lab
 - seq2seq
-- {family}
+- {kind}
 ---
 
 # {title}
 
 {description}
 
-A small {family} model of {parameters:,} parameters, {origin}.
+A small {kind} model of {parameters:,} parameters, {origin}.
 
 | | |
 |---|---|
@@ -75,7 +75,7 @@ def model_card(loaded: Trained, info: RunInfo, *, title: str) -> str:
     own = preset.task.own_data
     return _CARD.format(
         title=title,
-        family=preset.model.family,
+        kind=preset.model.kind,
         description=preset.description,
         parameters=info.parameters,
         origin=(

@@ -97,11 +97,11 @@ def test_a_recurrent_run_is_explained_with_the_methods_that_it_has(tmp_path, tin
     train_run(folder)
     code, output, _ = analyze(tmp_path, "gru", *EXAMPLE, "--json")
     assert code == 0
-    assert "\nlens: the logit lens needs a residual stream; GRUSeq2Seq has none" in output
+    assert "\nlens: the logit lens needs a residual stream; a recurrent model has none" in output
     assert {"tokens", "value-zeroing"} <= set(last_json(output)["methods"])
     code, _, errors = analyze(tmp_path, "gru", *EXAMPLE, "--method", "lens")
     assert code == 2
-    assert "GRUSeq2Seq has none" in errors
+    assert "a recurrent model has none" in errors
 
 
 def test_an_encoder_only_run_is_explained_at_a_position_of_the_input(tmp_path):

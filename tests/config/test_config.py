@@ -308,3 +308,8 @@ def test_an_integer_too_long_to_print_is_refused(tiny):
 def test_a_task_may_have_more_sequences_than_a_float_can_represent():
     longest = {"task.max_length": 256, "model.max_seq_len": 512}
     assert load_preset("words-reversal-gru").with_changes(longest).task.num_distinct > 1e308
+
+
+def test_a_model_is_called_by_its_family_or_by_its_recurrent_cell():
+    names = ("digits-reversal", "digits-reversal-gru", "digits-reversal-lstm", "digits-reversal-rnn", "masked-digits")
+    assert [load_preset(name).model.kind for name in names] == ["transformer", "gru", "lstm", "rnn", "encoder-only"]

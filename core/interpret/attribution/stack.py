@@ -12,6 +12,7 @@ from core.models import Seq2Seq
 from core.models.decoder_only import DecoderOnly
 from core.models.embeddings import Embedding, Output
 from core.models.encoder_only import EncoderOnly
+from core.models.gru import GRUSeq2Seq
 from core.models.hooks import Hook, HookPoint, hooks
 from core.models.layers import DecoderLayer, EncoderLayer
 from core.models.transformer import Transformer
@@ -64,7 +65,8 @@ def residual_stack(model: Seq2Seq, *, method: str) -> ResidualStack:
     elif isinstance(model, EncoderOnly):
         embedding, layers, norm = model.src_embedding, model.encoder_layers, model.encoder_norm
     else:
-        raise InputError(f"{method} needs a residual stream; {type(model).__name__} has none, so it cannot be used")
+        kind = "a recurrent model" if isinstance(model, GRUSeq2Seq) else type(model).__name__
+        raise InputError(f"{method} needs a residual stream; {kind} has none, so it cannot be used")
     of_stack = tuple(cast(EncoderLayer | DecoderLayer, layer) for layer in layers)
     return ResidualStack(model, embedding, of_stack, norm, model.output)
 

@@ -51,7 +51,7 @@ def run_table(run: ReportedRun) -> Rows:
         ["settings changed from the preset", NOT_SHIPPED if changes is None else changes or "none"],
         ["task", preset.task.summary],
         ["how training inputs are drawn", loaded.task.sampling],
-        ["model", preset.model.family],
+        ["model", preset.model.kind],
         ["parameters", f"{count_parameters(loaded.model):,}"],
         ["began with", f"the weights of {info.start.text}" if info.start else "random weights"],
         ["weights", f"{loaded.kind}, after step {loaded.step:,} of {config.steps:,}"],

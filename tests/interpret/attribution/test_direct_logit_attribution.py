@@ -113,5 +113,7 @@ def test_an_ablated_head_adds_nothing():
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_models_are_refused(name):
     model = build(name)
-    with pytest.raises(InputError, match="direct logit attribution needs a residual stream; GRUSeq2Seq has none"):
+    with pytest.raises(
+        InputError, match="direct logit attribution needs a residual stream; a recurrent model has none"
+    ):
         direct_logit_attribution(model, predict(model))

@@ -96,7 +96,7 @@ def test_decoder_lens_is_the_model_without_the_encoder_layers_above(name):
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_models_have_no_lens(name):
     model = build(name)
-    with pytest.raises(InputError, match="the logit lens needs a residual stream; GRUSeq2Seq has none"):
+    with pytest.raises(InputError, match="the logit lens needs a residual stream; a recurrent model has none"):
         logit_lens(model, TASK, predict(model))
     with pytest.raises(InputError, match="DecoderLens needs an encoder of Transformer layers; GRUSeq2Seq"):
         decoder_lens(model, TASK, predict(model))
