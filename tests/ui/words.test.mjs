@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { pieceName, tokenNamer } from "../../ui/web/format.js";
+import { pieceName, tokenNamer, visibleToken } from "../../ui/web/format.js";
 import { strongestPiece, sumByWord, viewByWord, wordsBegun } from "../../ui/web/words.js";
 
 const words = {
@@ -62,4 +62,10 @@ test("pieces are named as in core.text.pieces", () => {
   const names = { "▁Haus": "Haus", "tür": "·tür", ".": "·.", "▁": "␣", "▁▁": "␣", "<0xF0>": "<0xF0>", "<EOS>": "<EOS>" };
   assert.deepEqual(Object.fromEntries(Object.keys(names).map((piece) => [piece, pieceName(piece)])), names);
   assert.equal(tokenNamer(null)("tür"), "tür");
+});
+
+test("a token that nobody would see is named", () => {
+  const named = { "": "∅", " ": "␣", "  ": "␣␣", "\u200d": "U+200D", "\ufe0f": "U+FE0F", "\u202e": "U+202E", "\u00ad": "U+00AD" };
+  for (const [token, shown] of Object.entries(named)) assert.equal(visibleToken(token), shown);
+  for (const token of ["a", "👩‍👩‍👧", "❤️", "а́", "שלום"]) assert.equal(visibleToken(token), token);
 });

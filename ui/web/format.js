@@ -50,11 +50,14 @@ export const startText = (seconds) => (seconds < 1 ? "starts now" : "starts in a
 /** "1 head", "2,000 heads": a number and a noun that takes an s. */
 export const counted = (number, noun) => Number(number).toLocaleString("en") + " " + noun + (Number(number) === 1 ? "" : "s");
 
-/** A token with visible signs for spaces and the empty string. */
+const INVISIBLE = /^[\p{Cc}\p{Cf}\ufe00-\ufe0f]$/u; // alone: inside a word or an emoji they change what is seen
+
+/** A token with visible signs for spaces, for the empty string and for one invisible character, such as U+200D. */
 export function visibleToken(token) {
   const text = String(token);
   if (text === "") return "∅";
-  return text.trim() === "" ? "␣".repeat(text.length) : text;
+  if (text.trim() === "") return "␣".repeat(text.length);
+  return text.replace(INVISIBLE, (sign) => "U+" + sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0"));
 }
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
