@@ -156,6 +156,12 @@ def test_other_alphabets_get_vocabularies_of_their_own(tmp_path):
     assert "source vocabulary" in dict(summary_facts(result))
 
 
+def test_a_character_that_nobody_would_see_is_named(tmp_path):
+    result, _ = prepared(tmp_path, [(f"{n:03}\u200d", f"{n:03}\u202e") for n in range(30)])
+    facts = dict(summary_facts(result))
+    assert ("U+200D" in facts["source vocabulary"], "U+202E" in facts["target vocabulary"]) == (True, True)
+
+
 def test_characters_by_the_thousand_are_all_in_the_vocabulary(tmp_path):
     signs = [chr(code) for code in range(0x4E00, 0x4E00 + 2_000)]
     pairs = [

@@ -27,7 +27,7 @@ test("what starts within a second starts now", () => {
 
 test("only a text that is written from right to left is isolated", () => {
   assert.equal(isolated("9 2 8 ä ▁Haus"), "9 2 8 ä ▁Haus");
-  for (const text of ["שלום", "السلام 12", "▁ש"]) assert.equal(isolated(text), "\u2068" + text + "\u2069");
+  for (const text of ["שלום", "السلام 12", "▁ש", "a\u202eb"]) assert.equal(isolated(text), "\u2068" + text + "\u2069");
 });
 
 test("a long file name keeps its beginning and its end", () => {

@@ -60,7 +60,7 @@ export function visibleToken(token) {
   return text.replace(INVISIBLE, (sign) => "U+" + sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0"));
 }
 
-const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u202b\u202e\u2067]/; // letters, and marks that order
 
 /** A text for a sentence with other texts, as `isolated` of core.text.direction: Hebrew or Arabic would reorder the numbers beside it. */
 export const isolated = (text) => (RIGHT_TO_LEFT.test(text) ? "\u2068" + text + "\u2069" : text);

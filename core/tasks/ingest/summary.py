@@ -1,5 +1,6 @@
 """Summarize imported pairs for the user: a table of facts, histograms of lengths, the first pairs and problems."""
 
+import unicodedata
 from collections import Counter
 
 from core.config.counting import counted
@@ -164,4 +165,7 @@ def _shortened(tokens: list[str]) -> str:
 
 
 def _visible(token: str) -> str:
+    """Return a token with signs for spaces, or the name of one invisible character, as on the page."""
+    if len(token) == 1 and (unicodedata.category(token) in ("Cc", "Cf") or "\ufe00" <= token <= "\ufe0f"):
+        return f"U+{ord(token):04X}"
     return token.replace(" ", "␣")
