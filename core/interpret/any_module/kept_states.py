@@ -13,7 +13,16 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from core.storage.errors import InputError
+
+SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
 NORMS, EMBEDDINGS = ("batch_norm", "instance_norm"), ("embedding", "embedding_bag")  # functions that may write
+
+
+def check_not_sharded(model: nn.Module | None) -> None:
+    """Raise InputError for a model that is sharded by FSDP: it is called by all processes, and cannot be converted."""
+    if model is not None and any(type(each).__name__.startswith(SHARDED) for each in model.modules()):
+        raise InputError("model is sharded by FSDP: all processes compute it together, so one alone cannot examine it")
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from core.interpret.any_module.calling import (
     module_of,
 )
 from core.interpret.any_module.function_calls import FunctionCalls
-from core.interpret.any_module.kept_states import computing_in
+from core.interpret.any_module.kept_states import check_not_sharded, computing_in
 from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.teaching.doctor.black_box import (
@@ -55,6 +55,9 @@ class AnyModel(BlackBox):
 
     Args:
         given: sources and targets, as the loss gets them.
+
+    Raises:
+        InputError: the model is sharded by FSDP, or the ids are no pairs.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class AnyModel(BlackBox):
         batch_first: bool | None = None,
     ) -> None:
         self.model = module_of(forward, model)
+        check_not_sharded(self.model)
         self.forward, self.loss, self.special = forward, loss, special
         self._given, self.num_few, self.mask_doubts = given, FEW, dict[str, str]()
         self._take(batch_first)

@@ -83,7 +83,8 @@ def diagnose(
 
     Raises:
         InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs, or ids of special
-            tokens are missing; a number is no whole number, or a function, ``model`` or ``optimizer`` is none.
+            tokens are missing; a number is no whole number, or a function, ``model`` or ``optimizer`` is none; the
+            model is sharded by FSDP.
     """
     started = time.perf_counter()
     named = {"pad": pad, "bos": bos, "eos": eos, "src_pad": src_pad, "tgt_pad": tgt_pad}
