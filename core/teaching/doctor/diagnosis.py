@@ -57,8 +57,8 @@ def diagnose(
 
     Only ``forward`` is needed. A property that cannot be checked is a gray finding with the reason, never a green one.
     A model that raises an exception ends only the check that called it. Logits are compared in float64 and without
-    autocast, if the model works so. Weights, gradients, modes, the optimizer's state and the random generators of
-    PyTorch, Python and NumPy are unchanged afterwards.
+    autocast, if the model works so. Weights, attributes, gradients, modes, the optimizer's state and the random
+    generators of PyTorch, Python and NumPy are unchanged afterwards.
 
     Args:
         forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that adds
