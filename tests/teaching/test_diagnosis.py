@@ -903,8 +903,11 @@ def relative(parameters) -> Relative:
 )
 def test_optimizers_may_lack_a_rate_or_need_a_closure(optimizer, words: str):
     model = plain.PlainTransformer()
-    examination = diagnose(model, *plain.make_batch(), **IDS, optimizer=optimizer(model.parameters()))
+    used = optimizer(model.parameters())
+    rate = used.param_groups[0]["lr"]
+    examination = diagnose(model, *plain.make_batch(), **IDS, optimizer=used)
     assert words in finding(examination, "update size").sentence
+    assert used.param_groups[0]["lr"] == rate
 
 
 @pytest.mark.parametrize(
@@ -988,6 +991,37 @@ def test_a_diagnosis_changes_nothing():
     assert [each.training for each in model.modules()] == modes
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("part", ["backward", "step", "step of a model that computes the loss"])
+def test_a_loss_that_makes_a_training_step_is_refused_and_changes_nothing(steps: int, part: str):
+    model, batch = plain.PlainTransformer(), plain.make_batch()
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def training_step(forward, src, tgt):
+        loss = plain.training_loss(forward if part in ("backward", "step") else model.forward, src, tgt)
+        loss.backward()
+        if part != "backward":
+            optimizer.step()
+        return loss
+
+    for _ in range(steps):
+        training_step(model, *batch)
+
+    def everything() -> list[torch.Tensor]:
+        states = [value for state in optimizer.state_dict()["state"].values() for value in state.values()]
+        gradients = [each.grad for each in model.parameters() if each.grad is not None]
+        return [each.clone() for each in (*model.state_dict().values(), *gradients, *states)]
+
+    before = everything()
+    with pytest.raises(InputError, match="loss makes a training step"):
+        diagnose(model, *batch, **IDS, loss=training_step, optimizer=optimizer)
+    after = everything()
+    assert len(after) == len(before)
+    assert all(torch.equal(*pair) for pair in zip(before, after, strict=True))
+    if part != "backward":
+        training_step(model, *batch)  # and training may go on
 
 
 def test_an_interrupted_diagnosis_changes_nothing_either():

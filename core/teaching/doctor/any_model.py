@@ -1,5 +1,6 @@
 """A user's model under examination: a function from ids to logits, a batch of its pairs, and optionally its loss."""
 
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from core.interpret.any_module.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
 from core.interpret.any_module.calling import (
@@ -42,6 +44,13 @@ FAR = 1.5  # times the second largest gradient; of a label that no sign shows
 IN_PLACE = "With cross-entropy in place of your loss: "
 
 Loss = Callable[..., torch.Tensor]
+
+
+class TrainingStepError(InputError):
+    """A loss makes a training step, which would change the optimizer."""
+
+    def __init__(self) -> None:
+        super().__init__("loss makes a training step; it must only return the loss, on which training calls backward")
 
 
 class AnyModel(BlackBox):
@@ -237,7 +246,8 @@ class AnyModel(BlackBox):
         if self.loss is None:
             is_real = self.tgt[:count, 1:] != self.special.tgt_pad
             return self.cross_entropy(self.src[:count], self.tgt_in[:count], is_real), IN_PLACE
-        loss = self.loss(self.forward, *(self.turned(self.turned(each)[:count]) for each in self._given))
+        with _no_updates():
+            loss = self.loss(self.forward, *(self.turned(self.turned(each)[:count]) for each in self._given))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise NotCheckableError(f"loss returns {described(loss)}; it must return one number, as a tensor.")
         return loss.reshape(()), ""
@@ -253,6 +263,7 @@ class AnyModel(BlackBox):
 
         Raises:
             NotCheckableError: there is no loss, or it does not call the whole model exactly once.
+            TrainingStepError: it calls ``backward``, or updates parameters.
         """
         if self.loss is None:
             raise NotCheckableError("pass loss=, a function of forward, src and tgt.")
@@ -260,7 +271,13 @@ class AnyModel(BlackBox):
         if with_pad:
             tgt = self.turned(F.pad(self.turned(tgt), (0, 1), value=self.special.tgt_pad))
         user_loss = self.loss
-        seen = ConstantLogits.call(self.forward, lambda forward: user_loss(forward, *others, tgt))
+        parameters = list(self.model.parameters()) if self.model is not None else []
+        for each in parameters:
+            each.grad = None  # so that a call of backward is seen
+        with _no_updates():
+            seen = ConstantLogits.call(self.forward, lambda forward: user_loss(forward, *others, tgt))
+        if any(each.grad is not None for each in (seen.logits, *parameters)):
+            raise TrainingStepError
         if len(self._given) == 2:
             self.call, doubts = self.call.masked_as(seen.arguments, self.special.src_pad)
             self.mask_doubts |= doubts
@@ -312,13 +329,30 @@ class AnyModel(BlackBox):
 
 
 @contextmanager
+def _no_updates() -> Iterator[None]:
+    """Raise TrainingStepError where this thread calls an optimizer inside the block."""
+    thread = threading.get_ident()
+
+    def refuse(*_: object) -> None:
+        if threading.get_ident() == thread:
+            raise TrainingStepError
+
+    handle = register_optimizer_step_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
 def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Restore weights, gradients and the optimizer's state after the block."""
+    """Restore weights, gradients and the optimizer's state and settings after the block."""
     owned = [each for group in optimizer.param_groups for each in group["params"]]
     tensors = list(dict.fromkeys([*model.parameters(), *model.buffers(), *owned]))
     weights = [each.detach().clone() for each in tensors]
     gradients = [each.grad for each in tensors]
     state = {each: _copied(of) for each, of in optimizer.state.items()}
+    groups = [(each, dict(each)) for each in optimizer.param_groups]
     try:
         for each in tensors:
             each.grad = None
@@ -330,6 +364,9 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Non
                 each.grad = gradient
         optimizer.state.clear()
         optimizer.state.update(state)
+        for group, before in groups:
+            group.clear()
+            group.update(before)
 
 
 def _batch_first(tgt: torch.Tensor, bos: int) -> bool:

@@ -70,7 +70,8 @@ def diagnose(
             :-1]``. Of a language model, the sequences as training uses them.
         pad, bos, eos: ids of the special tokens, the same in ``src`` and ``tgt``. A language model may lack some.
         loss: ``loss(forward, src, tgt)``, or ``loss(forward, tgt)`` of a language model, computes the training loss,
-            from the batch to the tensor on which training calls ``backward``; it must call its first argument once.
+            from the batch to the tensor on which training calls ``backward``; it must call its first argument once, and
+            neither ``backward`` nor an optimizer.
         model: the module with the parameters, if ``forward`` is a function.
         optimizer: as training uses it, to measure one update.
         batch_first: False if ``src`` and ``tgt`` are (S, B) and (T, B), and logits (T, B, V); None finds out by where
@@ -84,7 +85,7 @@ def diagnose(
     Raises:
         InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs, or ids of special
             tokens are missing; a number is no whole number, or a function, ``model`` or ``optimizer`` is none; the
-            model is sharded by FSDP.
+            model is sharded by FSDP; the loss makes a training step.
     """
     started = time.perf_counter()
     named = {"pad": pad, "bos": bos, "eos": eos, "src_pad": src_pad, "tgt_pad": tgt_pad}

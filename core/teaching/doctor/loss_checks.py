@@ -10,7 +10,7 @@ from torch import nn
 from core.config.counting import counted
 from core.interpret.any_module.calling import ModelOutputError, is_ids
 from core.teaching.doctor import data_checks
-from core.teaching.doctor.any_model import AnyModel
+from core.teaching.doctor.any_model import AnyModel, TrainingStepError
 from core.teaching.doctor.black_box import NO_ID, NotCheckableError, SpecialIds
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.language_model import LanguageModel
@@ -31,6 +31,9 @@ class LossChecks:
         trace: the effect of the loss; None if it cannot be read, and ``no_trace`` says why.
         hidden: the share of the tokens that count in the loss that it hides from the model; 0 if it hides none.
         fills_in: why the model is a masked language model, as a sentence; "" if nothing shows that it is one.
+
+    Raises:
+        TrainingStepError: the loss makes a training step.
     """
 
     def __init__(self, subject: AnyModel) -> None:
@@ -48,6 +51,8 @@ class LossChecks:
                 self.hidden = data_checks.hidden_share(*given)
         except (NotCheckableError, ModelOutputError) as error:
             self.no_trace = str(error)
+        except TrainingStepError:
+            raise
         except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
             self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
         self.fills_in = FILLS_IN if self.hidden else ""
