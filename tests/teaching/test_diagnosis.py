@@ -135,6 +135,17 @@ def test_the_correct_file_has_no_alarm():
     assert green - named == others | {"attention rows", "score scaling"}
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_may_be_turned_off_around_a_diagnosis(mode):
+    model = plain.PlainTransformer()
+    optimizer = plain.make_optimizer(model)
+    with mode():
+        batch = plain.make_batch()
+        examination = diagnose(model, *batch, **IDS, loss=plain.training_loss, optimizer=optimizer)
+    assert [each.sentence for each in examination.alarms] == []
+    assert {each.check for each in examination.unchecked} == {"embedding scaling", "greedy decoding"}
+
+
 def in_precision(model: nn.Module, precision: str, std: float | None, *batch, **settings) -> Examination:
     """Diagnose a model with these initial weights, in 32 bits, in 16 bits or under autocast."""
     initialized(model, std).to(torch.bfloat16 if precision == "bfloat16" else torch.float32)

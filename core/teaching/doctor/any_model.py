@@ -82,7 +82,8 @@ class AnyModel(BlackBox):
         self.model = module_of(forward, model)
         check_not_sharded(self.model)
         self.forward, self.loss, self.special = forward, loss, special
-        self._given, self.num_few, self.mask_doubts = given, FEW, dict[str, str]()
+        self._given = tuple(_usable_by_backward(each) for each in given)
+        self.num_few, self.mask_doubts = FEW, dict[str, str]()
         self._take(batch_first)
         self.call = ModelCall(forward, self.batch_first, (self.special.src_pad,))
 
@@ -367,6 +368,11 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Non
         for group, before in groups:
             group.clear()
             group.update(before)
+
+
+def _usable_by_backward(ids: torch.Tensor) -> torch.Tensor:
+    """Return ids, or a copy of those made in inference mode, which no graph may keep."""
+    return ids.clone() if isinstance(ids, torch.Tensor) and ids.is_inference() else ids
 
 
 def _batch_first(tgt: torch.Tensor, bos: int) -> bool:

@@ -94,11 +94,12 @@ def diagnose(
     step = checked_number("step", step, 0)
     _check_kinds(model, optimizer, {"loss": loss, "decode": decode})
     kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
-    subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
-    # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
-    with examined(subject.model), closing(_Diagnosis(subject, optimizer, step, decode).checks()) as checks:
-        bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
-        findings = [_made(*check) for check in bar]
+    with torch.inference_mode(False), torch.enable_grad():  # a notebook may have turned gradients off
+        subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
+        # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
+        with examined(subject.model), closing(_Diagnosis(subject, optimizer, step, decode).checks()) as checks:
+            bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
+            findings = [_made(*check) for check in bar]
     name = (
         type(subject.model).__name__ if subject.model is not None else getattr(forward, "__name__", "model").strip("<>")
     )
