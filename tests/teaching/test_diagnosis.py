@@ -927,15 +927,56 @@ def test_optimizers_may_lack_a_rate_or_need_a_closure(optimizer, words: str):
         (lambda forward, src, tgt: 3.0, "0 times"),
         (lambda forward, src, tgt: forward(src, tgt).sum().item(), "a float; it must return one number"),
         (lambda forward, src, tgt: forward(src), "TypeError"),
+        (lambda forward, src, tgt: forward(src, tgt).detach().sum(), "it is computed under no_grad(), from detached"),
     ],
 )
-def test_a_loss_that_cannot_be_read_ends_no_examination(loss, words: str):
+def test_a_loss_that_training_cannot_use_fails_and_ends_no_examination(loss, words: str):
     table = torch.randn(plain.NUM_TOKENS, plain.NUM_TOKENS)
     examination = diagnose(lambda src, tgt_in: table[tgt_in], *plain.make_batch(), **IDS, loss=loss)
     for check in ("target shift", "PAD in the loss", "logits"):
         assert finding(examination, check).light == "gray"
         assert words in finding(examination, check).sentence
     assert finding(examination, "causal leak").light == "green"
+    assert finding(examination, "gradients").light == "red"
+
+
+class WithGradients(plain.PlainTransformer):
+    """Computes its logits with gradients in some modes only."""
+
+    def __init__(self, *modes: bool) -> None:
+        super().__init__()
+        self.modes = modes
+
+    def forward(self, src, tgt_in):
+        with torch.set_grad_enabled(self.training in self.modes):
+            return super().forward(src, tgt_in)
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "light", "words"),
+    [
+        (
+            plain.PlainTransformer,
+            lambda forward, src, tgt: forward(src, tgt).argmax(dim=-1).float().mean().requires_grad_(),
+            "red",
+            "No gradient reaches any of 33 parameters",
+        ),
+        (lambda: WithGradients(), plain.training_loss, "red", "No gradient reaches any of 33 parameters"),
+        (lambda: WithGradients(True), plain.training_loss, "green", "Every parameter gets a gradient"),
+        (
+            plain.PlainTransformer,
+            lambda forward, *batch: plain.training_loss(forward, *batch) + plain.training_loss(forward, *batch),
+            "green",
+            "Every parameter gets a gradient",
+        ),
+    ],
+)
+def test_gradients_that_reach_no_parameter_in_any_mode_fail(model, loss, light: str, words: str):
+    torch.manual_seed(0)
+    examination = diagnose(model(), *plain.make_batch(), **IDS, loss=loss)
+    assert finding(examination, "gradients").light == light
+    assert words in finding(examination, "gradients").sentence
+    assert examination.ok == (light == "green")
 
 
 def test_nothing_checked_is_not_called_a_model_without_bugs():

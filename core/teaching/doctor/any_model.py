@@ -250,7 +250,7 @@ class AnyModel(BlackBox):
         with _no_updates():
             loss = self.loss(self.forward, *(self.turned(self.turned(each)[:count]) for each in self._given))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            raise NotCheckableError(f"loss returns {described(loss)}; it must return one number, as a tensor.")
+            raise NotCheckableError(f"the loss returns {described(loss)}; it must return one number, as a tensor.")
         return loss.reshape(()), ""
 
     def call_loss(self, *, with_pad: bool = False) -> ConstantLogits:

@@ -30,6 +30,7 @@ from core.teaching.doctor.language_model import LanguageModel
 from core.teaching.doctor.loss_checks import NO_PAD, SAME_ID, LossChecks
 
 MAY_FILL_IN = " A model that fills in hidden tokens reads both sides: pass its loss=, and this is not checked."
+NO_FORWARD = "the forward pass does not work on this batch."
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
 
 Decode = Callable[[torch.Tensor], torch.Tensor]
@@ -205,7 +206,7 @@ class _Diagnosis:
 
     def _forward(self) -> Finding:
         """The model returns finite logits, the same for the same input."""
-        self.unusable = "the forward pass does not work on this batch."
+        self.unusable = NO_FORWARD
         try:
             finding, self.unusable = check_forward(self.subject)
         except IndexError as error:
@@ -331,11 +332,13 @@ class _Diagnosis:
     # --- learning --------------------------------------------------------------------------------------------------
 
     def _gradients(self) -> Finding:
-        model = self.subject.model
+        name, model = "gradients", self.subject.model
+        if self.unusable in (NOT_FINITE, NO_FORWARD):
+            return not_checked(name, self.unusable)
+        if failure := self.loss.failure():
+            return Finding(name, "red", failure[0].upper() + failure[1:])
         if model is None:
-            return not_checked("gradients", NO_MODULE)
-        if self.unusable == NOT_FINITE:
-            return not_checked("gradients", self.unusable)
+            return not_checked(name, NO_MODULE)
         whose = "" if self.subject.loss is not None else IN_PLACE
         finding = learning_checks.check_gradients(model, lambda: self.subject.training_loss()[0])
         return replace(finding, sentence=whose + finding.sentence)

@@ -14,7 +14,7 @@ from core.teaching.doctor.any_model import AnyModel, TrainingStepError
 from core.teaching.doctor.black_box import NO_ID, NotCheckableError, SpecialIds
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.language_model import LanguageModel
-from core.teaching.doctor.loss_trace import ConstantLogits, LossTrace
+from core.teaching.doctor.loss_trace import NO_GRADIENT, ConstantLogits, LossTrace
 
 COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
 HIDDEN = 0.5  # fraction of the tokens to fill in that are not left as they are; BERT's is 0.9
@@ -54,10 +54,24 @@ class LossChecks:
         except TrainingStepError:
             raise
         except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
-            self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            self.no_trace = _raised(error)
         self.fills_in = FILLS_IN if self.hidden else ""
         if self.trace is None and not self.hidden and (kind := _masked_kind(subject.model)):
             self.fills_in = f"{kind} is a masked language model, which reads both sides."
+
+    def failure(self) -> str:
+        """Return why training cannot use the loss, as the end of a sentence; "" if it can, or if no loss was passed."""
+        if self.no_trace == NO_GRADIENT:
+            return NO_GRADIENT
+        if self.subject.loss is None or self.trace is not None:
+            return ""
+        try:
+            self.subject.training_loss()  # with the model's own logits
+        except NotCheckableError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
+            return _raised(error)
+        return ""
 
     def _traced(self) -> LossTrace:
         if self.trace is None:
@@ -193,6 +207,10 @@ class LossChecks:
         if special.tgt_pad == NO_ID and len(left_out) == 1:
             return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
         return data_checks.check_tokens_in_loss(gradient, targets, special)
+
+
+def _raised(error: Exception) -> str:
+    return f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _prompts_and_turns(

@@ -12,6 +12,7 @@ from torch import nn
 from core.interpret.any_module.calling import Forward, described, logits_of, named_arguments
 from core.teaching.doctor.black_box import NotCheckableError
 
+NO_GRADIENT = "the loss has no gradient: it is computed under no_grad(), from detached logits, or from argmax."
 FAR = 1.5  # times the second largest gradient; of a label that no sign shows
 
 
@@ -108,8 +109,10 @@ class ConstantLogits:
             NotCheckableError: the loss is not a number computed from the logits.
         """
         loss = self.loss
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            raise NotCheckableError(f"loss returns {described(loss)}; it must return one number that has a gradient.")
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise NotCheckableError(f"the loss returns {described(loss)}; it must return one number, as a tensor.")
+        if not loss.requires_grad:
+            raise NotCheckableError(NO_GRADIENT)
         gradient = torch.autograd.grad(loss.reshape(()), self.logits, allow_unused=True)[0]
         if gradient is None:
             raise NotCheckableError("the loss is not computed from the logits, but inside the model; pass your own.")
