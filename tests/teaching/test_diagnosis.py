@@ -552,6 +552,50 @@ def test_log_probabilities_fit_their_loss_and_no_other():
     assert finding(diagnose(model, *plain.make_batch(), **IDS, loss=nll), "logits").light == "red"
 
 
+def focal(logits, labels):
+    each = F.cross_entropy(logits, labels, reduction="none")
+    return ((1 - torch.exp(-each)) ** 2 * each).mean()
+
+
+def smoothed(logits, labels):
+    probabilities = F.one_hot(labels, plain.NUM_TOKENS) * 0.9 + 0.1 / plain.NUM_TOKENS
+    return -(probabilities * (logits.softmax(dim=-1) + 1e-9).log()).sum(dim=-1).mean()
+
+
+def contrastive(logits, labels):
+    return F.cross_entropy(logits[:, labels], torch.arange(len(labels)))
+
+
+TWICE = "if of wrong ones: it applies a softmax or sigmoid before its own softmax"
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda logits, labels: F.cross_entropy(logits.softmax(dim=-1), labels), TWICE),
+        (lambda logits, labels: F.cross_entropy(logits.sigmoid(), labels, label_smoothing=0.1), TWICE),
+        (lambda logits, labels: 3 * F.nll_loss(logits.softmax(dim=-1), labels), "minus the probability of the label"),
+        (lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=0.1), ""),
+        (lambda logits, labels: F.cross_entropy(logits, labels, torch.linspace(0.1, 3, plain.NUM_TOKENS)), ""),
+        (lambda logits, labels: F.cross_entropy(logits, labels) + logits.logsumexp(dim=-1).square().mean(), ""),
+        (lambda logits, labels: F.cross_entropy(logits, labels) + 50, ""),
+        (lambda logits, labels: 1 - logits.softmax(dim=-1).gather(-1, labels[:, None]).mean(), ""),
+        (focal, ""),
+        (smoothed, ""),
+        (contrastive, ""),
+    ],
+)
+def test_a_softmax_in_the_loss_before_its_own_is_named_and_no_variant_of_cross_entropy(loss, words: str):
+    def of_tokens(forward, src, tgt):
+        logits, labels = forward(src, tgt[:, :-1]), tgt[:, 1:]
+        return loss(logits[labels != plain.PAD], labels[labels != plain.PAD])
+
+    torch.manual_seed(0)
+    logits = finding(diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=of_tokens), "logits")
+    assert logits.light == ("red" if words else "green")
+    assert words in logits.sentence
+
+
 def each_token_by_itself(forward, src, tgt):
     tgt_out = tgt[:, 1:]
     logits, is_token = forward(src, tgt[:, :-1]), tgt_out != plain.PAD

@@ -253,7 +253,7 @@ class AnyModel(BlackBox):
             raise NotCheckableError(f"the loss returns {described(loss)}; it must return one number, as a tensor.")
         return loss.reshape(()), ""
 
-    def call_loss(self, *, with_pad: bool = False) -> ConstantLogits:
+    def call_loss(self, *, with_pad: bool = False, certain: torch.Tensor | None = None) -> ConstantLogits:
         """Call the loss with constant logits instead of the model's.
 
         From now on the model is called with the masks of that call; otherwise the checks would speak of masks that
@@ -261,6 +261,7 @@ class AnyModel(BlackBox):
 
         Args:
             with_pad: append a column of PAD to the targets.
+            certain: (B, T) int64, the token that is certain at each position; None if all are equally likely.
 
         Raises:
             NotCheckableError: there is no loss, or it does not call the whole model exactly once.
@@ -276,7 +277,11 @@ class AnyModel(BlackBox):
         for each in parameters:
             each.grad = None  # so that a call of backward is seen
         with _no_updates():
-            seen = ConstantLogits.call(self.forward, lambda forward: user_loss(forward, *others, tgt))
+            seen = ConstantLogits.call(
+                self.forward,
+                lambda forward: user_loss(forward, *others, tgt),
+                certain=None if certain is None else self.turned(certain),
+            )
         if any(each.grad is not None for each in (seen.logits, *parameters)):
             raise TrainingStepError
         if len(self._given) == 2:

@@ -1,5 +1,6 @@
 """Checks of the loss of any model, from one call of it: what it reads, what it must predict, and what counts."""
 
+import math
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -103,8 +104,35 @@ class LossChecks:
         is_log = torch.allclose(logits.logsumexp(dim=-1), torch.zeros_like(sums), atol=1e-3)
         if not self.trace.takes_logits and not is_log:
             return Finding(name, "red", "The model returns logits, but the loss expects probabilities or their logs.")
+        if self.trace.takes_logits and (wrong := self._squashes(self.trace, logits.shape[-1])):
+            return Finding(name, "red", wrong)
         kind = "log-probabilities" if is_log else "logits"
         return Finding(name, "green", f"The model returns {kind}, as its loss expects.")
+
+    def _squashes(self, trace: LossTrace, size: int) -> str:
+        """Return what the loss does to logits before it compares them with the labels, as a sentence; "" if nothing.
+
+        Certain predictions show it. Whether right or wrong, they change cross-entropy of probabilities by less than 1
+        nat; that of logits has no bound for wrong ones, nor have its variants, such as label smoothing.
+
+        Args:
+            size: of the vocabulary.
+        """
+        if trace.labels is None:
+            return ""
+        labels = trace.labels.clamp(0, size - 1)  # where none counts, any will do
+        right, wrong = (self.subject.call_loss(certain=each).loss.item() for each in (labels, (labels + 1) % size))
+        if wrong == 0 and trace.uniform < 0 and math.isclose(right, size * trace.uniform, rel_tol=1e-3):
+            return (
+                "The loss is minus the probability of the label, not minus its logarithm: nn.NLLLoss needs log_softmax "
+                "in place of softmax."
+            )
+        if max(abs(right - trace.uniform), abs(wrong - trace.uniform)) < trace.uniform / math.log(size):
+            return (
+                f"The loss is {right:.2f} if the model is certain of the right tokens, and {wrong:.2f} if of wrong "
+                "ones: it applies a softmax or sigmoid before its own softmax, so gradients almost vanish. Pass logits."
+            )
+        return ""
 
     def check_target_shift(self) -> Finding:
         """The decoder input is the target shifted right."""
