@@ -865,6 +865,19 @@ def test_weights_that_are_masked_after_the_softmax_and_divided_by_their_sum_pass
     assert not examination.failed, examination
 
 
+def test_attention_to_the_largest_scores_is_no_mask():
+    def weigh(scores, mask):
+        scores = scores.masked_fill(~mask, -torch.inf)
+        return scores.masked_fill(scores < scores.topk(2).values[..., -1:], -torch.inf).softmax(dim=-1)
+
+    torch.manual_seed(0)
+    model = model_styles.FromScratch("matmul")
+    model.decoder = Weighed(weigh)
+    hidden = finding(diagnose(model, *plain.make_batch(), **IDS), "hidden tokens")
+    assert hidden.light == "amber"
+    assert "perhaps sparse attention" in hidden.sentence
+
+
 def test_a_change_to_infinity_is_words_and_no_number():
     """A softmax over the batch, of which PAD is hidden, has no token in a column of PAD."""
 
