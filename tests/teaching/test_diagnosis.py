@@ -878,6 +878,22 @@ def test_attention_to_the_largest_scores_is_no_mask():
     assert "perhaps sparse attention" in hidden.sentence
 
 
+@pytest.mark.parametrize(("most", "light"), [(plain.NUM_TOKENS, "amber"), (5, "red")])
+def test_word_dropout_is_no_wrong_shift(most: int, light: str):
+    """But several ids in place of the tokens before are one."""
+
+    def loss(forward, src, tgt):
+        tgt_in, labels = tgt[:, :-1], tgt[:, 1:]
+        dropped = (torch.arange(tgt_in.numel()).view_as(tgt_in) % 7 == 0) & (tgt_in > plain.EOS)
+        read = torch.where(dropped, 3 + tgt_in // most, tgt_in)
+        return F.cross_entropy(forward(src, read).flatten(0, 1), labels.flatten(), ignore_index=plain.PAD)
+
+    torch.manual_seed(0)
+    shift = finding(diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss), "target shift")
+    assert shift.light == light
+    assert ("replaces 12% of the tokens, as word dropout" in shift.sentence) == (light == "amber")
+
+
 def test_a_change_to_infinity_is_words_and_no_number():
     """A softmax over the batch, of which PAD is hidden, has no token in a column of PAD."""
 
