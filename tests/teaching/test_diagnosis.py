@@ -994,6 +994,18 @@ def test_optimizers_may_lack_a_rate_or_need_a_closure(optimizer, words: str):
     assert used.param_groups[0]["lr"] == rate
 
 
+def test_a_training_may_have_several_optimizers():
+    model = plain.PlainTransformer()
+    matrices, others = ([each for each in model.parameters() if (each.ndim == 2) == is_2d] for is_2d in (True, False))
+    both = [torch.optim.SGD(matrices, 1e-3, momentum=0.9), torch.optim.AdamW(others, 1e-3)]
+    found = [
+        finding(diagnose(model, *plain.make_batch(), **IDS, optimizer=each), "update size") for each in (both, both[0])
+    ]
+    assert [each.light for each in found] == ["green", "red"]
+    assert found[1].sentence.endswith("If another optimizer has them, pass both in a list.")
+    assert not any(each.state for each in both)
+
+
 @pytest.mark.parametrize(
     ("loss", "words"),
     [
@@ -1087,7 +1099,8 @@ def test_what_is_no_optimizer_model_or_function_is_named():
     model = plain.PlainTransformer()
     schedule = torch.optim.lr_scheduler.ConstantLR(plain.make_optimizer(model))
     for name, given, kinds in (
-        ("optimizer", schedule, "a ConstantLR; it must be an optimizer of PyTorch"),
+        ("optimizer", schedule, "a ConstantLR; it must be an optimizer of PyTorch, or a list of them"),
+        ("optimizer", [plain.make_optimizer(model), "adam"], "a str; it must be an optimizer of PyTorch"),
         ("model", model.state_dict(), "an OrderedDict; it must be an nn.Module"),
         ("loss", torch.tensor(1.0), r"a tensor \(\) float32; it must be a function"),
         ("decode", "greedy", "a str; it must be a function"),

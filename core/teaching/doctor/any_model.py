@@ -2,7 +2,7 @@
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -351,14 +351,14 @@ def _no_updates() -> Iterator[None]:
 
 
 @contextmanager
-def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Restore weights, gradients and the optimizer's state and settings after the block."""
-    owned = [each for group in optimizer.param_groups for each in group["params"]]
+def restored(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[None]:
+    """Restore weights, gradients and the optimizers' states and settings after the block."""
+    groups = [(group, dict(group)) for each in optimizers for group in each.param_groups]
+    owned = [each for group, _ in groups for each in group["params"]]
     tensors = list(dict.fromkeys([*model.parameters(), *model.buffers(), *owned]))
     weights = [each.detach().clone() for each in tensors]
     gradients = [each.grad for each in tensors]
-    state = {each: _copied(of) for each, of in optimizer.state.items()}
-    groups = [(each, dict(each)) for each in optimizer.param_groups]
+    states = [(each, {key: _copied(of) for key, of in each.state.items()}) for each in optimizers]
     try:
         for each in tensors:
             each.grad = None
@@ -368,8 +368,9 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Non
             for each, weight, gradient in zip(tensors, weights, gradients, strict=True):
                 each.copy_(weight)
                 each.grad = gradient
-        optimizer.state.clear()
-        optimizer.state.update(state)
+        for optimizer, state in states:
+            optimizer.state.clear()
+            optimizer.state.update(state)
         for group, before in groups:
             group.clear()
             group.update(before)

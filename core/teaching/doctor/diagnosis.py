@@ -4,10 +4,11 @@ import inspect
 import math
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -47,7 +48,7 @@ def diagnose(
     eos: int | None = None,
     loss: Loss | None = None,
     model: nn.Module | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
     batch_first: bool | None = None,
     step: int = 0,
     src_pad: int | None = None,
@@ -74,7 +75,7 @@ def diagnose(
             from the batch to the tensor on which training calls ``backward``; it must call its first argument once, and
             neither ``backward`` nor an optimizer.
         model: the module with the parameters, if ``forward`` is a function.
-        optimizer: as training uses it, to measure one update.
+        optimizer: as training uses it, to measure one update; a list, if training uses several.
         batch_first: False if ``src`` and ``tgt`` are (S, B) and (T, B), and logits (T, B, V); None finds out by where
             BOS is, and warns if time is first.
         step: updates made; 0 for an untrained model.
@@ -93,12 +94,14 @@ def diagnose(
     ids = {name: None if each is None else checked_number(name, each) for name, each in named.items()}
     special = _special_ids(src is None, **ids)
     step = checked_number("step", step, 0)
-    _check_kinds(model, optimizer, {"loss": loss, "decode": decode})
+    several: Sequence[Any] = optimizer if isinstance(optimizer, list | tuple) else [optimizer]
+    optimizers = [each for each in several if each is not None]
+    _check_kinds(model, optimizers, {"loss": loss, "decode": decode})
     kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
     with torch.inference_mode(False), torch.enable_grad():  # a notebook may have turned gradients off
         subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
         # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
-        with examined(subject.model), closing(_Diagnosis(subject, optimizer, step, decode).checks()) as checks:
+        with examined(subject.model), closing(_Diagnosis(subject, optimizers, step, decode).checks()) as checks:
             bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
             findings = [_made(*check) for check in bar]
     name = (
@@ -123,13 +126,14 @@ def _special_ids(
     return SpecialIds(**{name: NO_ID if each is None else each for name, each in found.items()})
 
 
-def _check_kinds(model: object, optimizer: object, functions: Mapping[str, object]) -> None:
+def _check_kinds(model: object, optimizers: Iterable[object], functions: Mapping[str, object]) -> None:
     """Raise InputError for a model, optimizer or function that is none; what wraps an optimizer has its groups, too."""
     wrong = {name: (each, "a function") for name, each in functions.items() if not callable(each)}
     if not isinstance(model, nn.Module):
         wrong["model"] = model, "an nn.Module"
-    if not hasattr(optimizer, "param_groups"):
-        wrong["optimizer"] = optimizer, "an optimizer of PyTorch"
+    for each in optimizers:
+        if not hasattr(each, "param_groups"):
+            wrong["optimizer"] = each, "an optimizer of PyTorch, or a list of them"
     for name, (each, kind) in wrong.items():
         if each is not None:
             raise InputError(f"{name} is {described(each)}; it must be {kind}")
@@ -150,9 +154,9 @@ class _Diagnosis:
     """The checks of one model, in order; those that need logits follow the check of the forward pass."""
 
     def __init__(
-        self, subject: AnyModel, optimizer: torch.optim.Optimizer | None, step: int, decode: Decode | None
+        self, subject: AnyModel, optimizers: Sequence[torch.optim.Optimizer], step: int, decode: Decode | None
     ) -> None:
-        self.subject, self.optimizer, self.step, self.decode = subject, optimizer, step, decode
+        self.subject, self.optimizers, self.step, self.decode = subject, optimizers, step, decode
         self.is_language_model = isinstance(subject, LanguageModel)
         self.unusable = ""  # why logits cannot be compared
         self.leaks = False
@@ -379,27 +383,32 @@ class _Diagnosis:
         return replace(finding, sentence=whose + finding.sentence)
 
     def _update_size(self) -> Finding:
-        name, model, optimizer = "update size", self.subject.model, self.optimizer
+        name, model, optimizers = "update size", self.subject.model, self.optimizers
         if model is None:
             return not_checked(name, NO_MODULE)
-        if optimizer is None:
+        if not optimizers:
             return not_checked(name, "pass optimizer=.")
-        owned = {each for group in optimizer.param_groups for each in group["params"]}
+        groups = [group for each in optimizers for group in each.param_groups]
+        owned = {each for group in groups for each in group["params"]}
         forgotten = [each for each, it in model.named_parameters() if it.requires_grad and it not in owned]
         if forgotten:
             sentence = f"The optimizer lacks {counted(len(forgotten), 'parameter')}, the first is {forgotten[0]}."
+            if len(optimizers) == 1:
+                sentence += " If another optimizer has them, pass both in a list."
             return Finding(name, "red", sentence, float(len(forgotten)))
-        rates = [float(group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
+        rates = [float(group["lr"]) for group in groups if group.get("lr") is not None]
         if rates and not any(rates):
             return not_checked(name, "the optimizer's learning rate is 0 now.")
-        if any(each.default is each.empty for each in inspect.signature(optimizer.step).parameters.values()):
+        arguments = [each for it in optimizers for each in inspect.signature(it.step).parameters.values()]
+        if any(each.default is each.empty for each in arguments):
             return not_checked(name, "the optimizer's step needs a closure, which is not passed.")
-        with restored(model, optimizer):
+        with restored(model, optimizers):
             trained = [each for each in model.parameters() if each.requires_grad]
             before = [each.detach().clone() for each in trained]
             loss, _ = self.subject.training_loss()
             loss.backward()
-            optimizer.step()
+            for each in optimizers:
+                each.step()
             fraction = learning_checks.update_fraction(before, trained)
         if fraction is not None and not math.isfinite(fraction) and not math.isfinite(loss.item()):
             return not_checked(name, "the loss is not finite.")
