@@ -1078,6 +1078,7 @@ def test_nothing_checked_is_not_called_a_model_without_bugs():
         (torch.zeros(3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64), "src is a tensor (3,) int64"),
         (torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.int64), "src is a tensor (1, 3) float32"),
         ([[1]], torch.ones(1, 3, dtype=torch.int64), "src is a list"),
+        (np.ones((1, 3)), torch.ones(1, 3, dtype=torch.int64), "src is an ndarray"),
         (torch.ones(2, 3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64), "src has 2 rows and tgt has 1"),
     ],
 )
