@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from core.config.counting import counted
 from core.interpret.any_module.attention_calls import AttentionCall
-from core.interpret.any_module.calling import Forward, ModelOutputError, checked_number, described
+from core.interpret.any_module.calling import Forward, ModelOutputError, checked_ids, checked_number, described
 from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
@@ -90,6 +90,11 @@ def diagnose(
             model is sharded by FSDP; the loss makes a training step.
     """
     started = time.perf_counter()
+    if tgt is None:
+        raise InputError("tgt is None; of a language model, pass its ids as tgt and None as src")
+    for side, each in {"src": src, "tgt": tgt}.items():
+        if each is not None:
+            checked_ids(side, each)
     named = {"pad": pad, "bos": bos, "eos": eos, "src_pad": src_pad, "tgt_pad": tgt_pad}
     ids = {name: None if each is None else checked_number(name, each) for name, each in named.items()}
     special = _special_ids(src is None, **ids)
@@ -121,8 +126,11 @@ def _special_ids(
     found = {"src_pad": pad if src_pad is None else src_pad, "tgt_pad": pad if tgt_pad is None else tgt_pad}
     found |= {"bos": bos, "eos": eos}
     missing = [name for name, each in found.items() if each is None]
+    if missing[:2] == ["src_pad", "tgt_pad"]:
+        missing[:2] = ["pad"]
     if missing and not is_language_model:
-        raise InputError(f"{' and '.join(missing)} must be passed: ids of special tokens, which the checks need")
+        listed = " and ".join(filter(None, [", ".join(missing[:-1]), missing[-1]]))
+        raise InputError(f"{listed} must be passed: ids of special tokens, which the checks need")
     return SpecialIds(**{name: NO_ID if each is None else each for name, each in found.items()})
 
 
