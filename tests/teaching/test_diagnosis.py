@@ -1068,6 +1068,7 @@ def test_nothing_checked_is_not_called_a_model_without_bugs():
     examination = diagnose(raising, torch.tensor([[5]]), torch.tensor([[1, 5]]), pad=0, bos=1, eos=0)
     assert set(each.light for each in examination.findings) == {"gray"}
     assert "could not run the model: RuntimeError: mat1" in str(examination)
+    assert repr(examination) == str(examination)  # as a notebook shows it
     assert not examination.ok
     assert not examination.failed
 
