@@ -154,6 +154,7 @@ def test_a_language_model_has_a_decoder_and_its_probabilities_are_no_head(size):
     model = Language(size)
     ids = SRC.clamp(max=size - 1)
     tables = lab.attention(model, ids, src_vocab=[*"abcdefghijklmnopqrst"])
+    model(ids)
     expected = {
         f"decoder.{n}.{head}": model.scores[n - 1][0, head - 1].softmax(-1) for n in (1, 2) for head in (1, 2, 3, 4)
     }
@@ -165,6 +166,7 @@ def test_a_language_model_has_a_decoder_and_its_probabilities_are_no_head(size):
 def test_a_query_without_keys_has_zeros_as_pytorch_computes():
     model = Language(hidden=2)
     tables = lab.attention(model, SRC)
+    model(SRC)
     weights = model.scores[0][0, 0].softmax(-1)
     assert weights[:2].isnan().all()
     np.testing.assert_allclose(tables["decoder.1.1"].to_numpy(), weights.nan_to_num().detach().numpy(), atol=1e-6)

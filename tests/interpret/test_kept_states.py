@@ -57,13 +57,16 @@ class Writing(nn.Module):
         self.rows, self.out, self.norm = nn.Embedding(10, 4, max_norm=0.1), nn.Linear(4, 10), nn.BatchNorm1d(4)
         self.register_buffer("calls", torch.zeros(()))
         self.register_buffer("shared", torch.arange(3)[None].expand(2, 3))
-        self.kept = torch.zeros(3)
+        self.kept, self.by_length, self.seen = torch.zeros(3), {"sums": [torch.zeros(3)]}, []
 
     def forward(self, ids):
         if not self.training:
             self.calls += 1
             self.shared[0].add_(1)
             self.kept[0] = self.calls
+            self.by_length["sums"][0].add_(1)
+            self.by_length[len(ids)] = torch.zeros(len(ids))
+            self.seen.append(ids)
             self.out.weight.data.div_(2)
             torch.neg(self.out.bias, out=self.out.bias.data)
             torch._foreach_mul_([self.norm.weight.data], 3)
@@ -84,20 +87,22 @@ def test_examinations_that_overlap_turn_fused_layers_off_until_the_last_ends():
     assert enabled()
 
 
-def test_what_a_model_writes_into_its_tensors_is_undone():
+def test_what_a_model_writes_into_its_tensors_and_attributes_is_undone():
     model, ids = Writing(), IDS.flatten()
     model(ids).sum().backward()
     loss = model(ids[:2]).square().sum()
 
     def values():
         gradients = [each.grad for each in model.parameters() if each.grad is not None]
-        return [each.clone() for each in (*model.state_dict().values(), model.kept, *gradients)]
+        others = (model.kept, *model.by_length["sums"])
+        return [each.clone() for each in (*model.state_dict().values(), *others, *gradients)]
 
     before, versions = values(), [each._version for each in model.parameters()]
     with torch.no_grad(), examined(model):
         model(ids + 4)  # and rows that training has not shortened
         changed = sum(not torch.equal(*each) for each in zip(before, values(), strict=True))
     assert changed == len(before) - 5  # a bias and four gradients
+    assert (list(model.by_length), model.seen) == (["sums"], [])
     assert [each._version for each in model.parameters()] == versions
     assert all(torch.equal(*each) for each in zip(before, values(), strict=True))
     loss.backward()  # its graph has read the weights as they are again

@@ -135,6 +135,17 @@ def test_the_correct_file_has_no_alarm():
     assert green - named == others | {"attention rows", "score scaling"}
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_may_be_turned_off_around_a_diagnosis(mode):
+    model = plain.PlainTransformer()
+    optimizer = plain.make_optimizer(model)
+    with mode():
+        batch = plain.make_batch()
+        examination = diagnose(model, *batch, **IDS, loss=plain.training_loss, optimizer=optimizer)
+    assert [each.sentence for each in examination.alarms] == []
+    assert {each.check for each in examination.unchecked} == {"embedding scaling", "greedy decoding"}
+
+
 def in_precision(model: nn.Module, precision: str, std: float | None, *batch, **settings) -> Examination:
     """Diagnose a model with these initial weights, in 32 bits, in 16 bits or under autocast."""
     initialized(model, std).to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
@@ -541,6 +552,50 @@ def test_log_probabilities_fit_their_loss_and_no_other():
     assert finding(diagnose(model, *plain.make_batch(), **IDS, loss=nll), "logits").light == "red"
 
 
+def focal(logits, labels):
+    each = F.cross_entropy(logits, labels, reduction="none")
+    return ((1 - torch.exp(-each)) ** 2 * each).mean()
+
+
+def smoothed(logits, labels):
+    probabilities = F.one_hot(labels, plain.NUM_TOKENS) * 0.9 + 0.1 / plain.NUM_TOKENS
+    return -(probabilities * (logits.softmax(dim=-1) + 1e-9).log()).sum(dim=-1).mean()
+
+
+def contrastive(logits, labels):
+    return F.cross_entropy(logits[:, labels], torch.arange(len(labels)))
+
+
+TWICE = "if of wrong ones: it applies a softmax or sigmoid before its own softmax"
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda logits, labels: F.cross_entropy(logits.softmax(dim=-1), labels), TWICE),
+        (lambda logits, labels: F.cross_entropy(logits.sigmoid(), labels, label_smoothing=0.1), TWICE),
+        (lambda logits, labels: 3 * F.nll_loss(logits.softmax(dim=-1), labels), "minus the probability of the label"),
+        (lambda logits, labels: F.cross_entropy(logits, labels, label_smoothing=0.1), ""),
+        (lambda logits, labels: F.cross_entropy(logits, labels, torch.linspace(0.1, 3, plain.NUM_TOKENS)), ""),
+        (lambda logits, labels: F.cross_entropy(logits, labels) + logits.logsumexp(dim=-1).square().mean(), ""),
+        (lambda logits, labels: F.cross_entropy(logits, labels) + 50, ""),
+        (lambda logits, labels: 1 - logits.softmax(dim=-1).gather(-1, labels[:, None]).mean(), ""),
+        (focal, ""),
+        (smoothed, ""),
+        (contrastive, ""),
+    ],
+)
+def test_a_softmax_in_the_loss_before_its_own_is_named_and_no_variant_of_cross_entropy(loss, words: str):
+    def of_tokens(forward, src, tgt):
+        logits, labels = forward(src, tgt[:, :-1]), tgt[:, 1:]
+        return loss(logits[labels != plain.PAD], labels[labels != plain.PAD])
+
+    torch.manual_seed(0)
+    logits = finding(diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=of_tokens), "logits")
+    assert logits.light == ("red" if words else "green")
+    assert words in logits.sentence
+
+
 def each_token_by_itself(forward, src, tgt):
     tgt_out = tgt[:, 1:]
     logits, is_token = forward(src, tgt[:, :-1]), tgt_out != plain.PAD
@@ -810,6 +865,35 @@ def test_weights_that_are_masked_after_the_softmax_and_divided_by_their_sum_pass
     assert not examination.failed, examination
 
 
+def test_attention_to_the_largest_scores_is_no_mask():
+    def weigh(scores, mask):
+        scores = scores.masked_fill(~mask, -torch.inf)
+        return scores.masked_fill(scores < scores.topk(2).values[..., -1:], -torch.inf).softmax(dim=-1)
+
+    torch.manual_seed(0)
+    model = model_styles.FromScratch("matmul")
+    model.decoder = Weighed(weigh)
+    hidden = finding(diagnose(model, *plain.make_batch(), **IDS), "hidden tokens")
+    assert hidden.light == "amber"
+    assert "perhaps sparse attention" in hidden.sentence
+
+
+@pytest.mark.parametrize(("most", "light"), [(plain.NUM_TOKENS, "amber"), (5, "red")])
+def test_word_dropout_is_no_wrong_shift(most: int, light: str):
+    """But several ids in place of the tokens before are one."""
+
+    def loss(forward, src, tgt):
+        tgt_in, labels = tgt[:, :-1], tgt[:, 1:]
+        dropped = (torch.arange(tgt_in.numel()).view_as(tgt_in) % 7 == 0) & (tgt_in > plain.EOS)
+        read = torch.where(dropped, 3 + tgt_in // most, tgt_in)
+        return F.cross_entropy(forward(src, read).flatten(0, 1), labels.flatten(), ignore_index=plain.PAD)
+
+    torch.manual_seed(0)
+    shift = finding(diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss), "target shift")
+    assert shift.light == light
+    assert ("replaces 12% of the tokens, as word dropout" in shift.sentence) == (light == "amber")
+
+
 def test_a_change_to_infinity_is_words_and_no_number():
     """A softmax over the batch, of which PAD is hidden, has no token in a column of PAD."""
 
@@ -903,8 +987,23 @@ def relative(parameters) -> Relative:
 )
 def test_optimizers_may_lack_a_rate_or_need_a_closure(optimizer, words: str):
     model = plain.PlainTransformer()
-    examination = diagnose(model, *plain.make_batch(), **IDS, optimizer=optimizer(model.parameters()))
+    used = optimizer(model.parameters())
+    rate = used.param_groups[0]["lr"]
+    examination = diagnose(model, *plain.make_batch(), **IDS, optimizer=used)
     assert words in finding(examination, "update size").sentence
+    assert used.param_groups[0]["lr"] == rate
+
+
+def test_a_training_may_have_several_optimizers():
+    model = plain.PlainTransformer()
+    matrices, others = ([each for each in model.parameters() if (each.ndim == 2) == is_2d] for is_2d in (True, False))
+    both = [torch.optim.SGD(matrices, 1e-3, momentum=0.9), torch.optim.AdamW(others, 1e-3)]
+    found = [
+        finding(diagnose(model, *plain.make_batch(), **IDS, optimizer=each), "update size") for each in (both, both[0])
+    ]
+    assert [each.light for each in found] == ["green", "red"]
+    assert found[1].sentence.endswith("If another optimizer has them, pass both in a list.")
+    assert not any(each.state for each in both)
 
 
 @pytest.mark.parametrize(
@@ -913,21 +1012,63 @@ def test_optimizers_may_lack_a_rate_or_need_a_closure(optimizer, words: str):
         (lambda forward, src, tgt: 3.0, "0 times"),
         (lambda forward, src, tgt: forward(src, tgt).sum().item(), "a float; it must return one number"),
         (lambda forward, src, tgt: forward(src), "TypeError"),
+        (lambda forward, src, tgt: forward(src, tgt).detach().sum(), "it is computed under no_grad(), from detached"),
     ],
 )
-def test_a_loss_that_cannot_be_read_ends_no_examination(loss, words: str):
+def test_a_loss_that_training_cannot_use_fails_and_ends_no_examination(loss, words: str):
     table = torch.randn(plain.NUM_TOKENS, plain.NUM_TOKENS)
     examination = diagnose(lambda src, tgt_in: table[tgt_in], *plain.make_batch(), **IDS, loss=loss)
     for check in ("target shift", "PAD in the loss", "logits"):
         assert finding(examination, check).light == "gray"
         assert words in finding(examination, check).sentence
     assert finding(examination, "causal leak").light == "green"
+    assert finding(examination, "gradients").light == "red"
+
+
+class WithGradients(plain.PlainTransformer):
+    """Computes its logits with gradients in some modes only."""
+
+    def __init__(self, *modes: bool) -> None:
+        super().__init__()
+        self.modes = modes
+
+    def forward(self, src, tgt_in):
+        with torch.set_grad_enabled(self.training in self.modes):
+            return super().forward(src, tgt_in)
+
+
+@pytest.mark.parametrize(
+    ("model", "loss", "light", "words"),
+    [
+        (
+            plain.PlainTransformer,
+            lambda forward, src, tgt: forward(src, tgt).argmax(dim=-1).float().mean().requires_grad_(),
+            "red",
+            "No gradient reaches any of 33 parameters",
+        ),
+        (lambda: WithGradients(), plain.training_loss, "red", "No gradient reaches any of 33 parameters"),
+        (lambda: WithGradients(True), plain.training_loss, "green", "Every parameter gets a gradient"),
+        (
+            plain.PlainTransformer,
+            lambda forward, *batch: plain.training_loss(forward, *batch) + plain.training_loss(forward, *batch),
+            "green",
+            "Every parameter gets a gradient",
+        ),
+    ],
+)
+def test_gradients_that_reach_no_parameter_in_any_mode_fail(model, loss, light: str, words: str):
+    torch.manual_seed(0)
+    examination = diagnose(model(), *plain.make_batch(), **IDS, loss=loss)
+    assert finding(examination, "gradients").light == light
+    assert words in finding(examination, "gradients").sentence
+    assert examination.ok == (light == "green")
 
 
 def test_nothing_checked_is_not_called_a_model_without_bugs():
     examination = diagnose(raising, torch.tensor([[5]]), torch.tensor([[1, 5]]), pad=0, bos=1, eos=0)
     assert set(each.light for each in examination.findings) == {"gray"}
     assert "could not run the model: RuntimeError: mat1" in str(examination)
+    assert repr(examination) == str(examination)  # as a notebook shows it
     assert not examination.ok
     assert not examination.failed
 
@@ -938,6 +1079,7 @@ def test_nothing_checked_is_not_called_a_model_without_bugs():
         (torch.zeros(3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64), "src is a tensor (3,) int64"),
         (torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.int64), "src is a tensor (1, 3) float32"),
         ([[1]], torch.ones(1, 3, dtype=torch.int64), "src is a list"),
+        (np.ones((1, 3)), torch.ones(1, 3, dtype=torch.int64), "src is an ndarray"),
         (torch.ones(2, 3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64), "src has 2 rows and tgt has 1"),
     ],
 )
@@ -959,7 +1101,8 @@ def test_what_is_no_optimizer_model_or_function_is_named():
     model = plain.PlainTransformer()
     schedule = torch.optim.lr_scheduler.ConstantLR(plain.make_optimizer(model))
     for name, given, kinds in (
-        ("optimizer", schedule, "a ConstantLR; it must be an optimizer of PyTorch"),
+        ("optimizer", schedule, "a ConstantLR; it must be an optimizer of PyTorch, or a list of them"),
+        ("optimizer", [plain.make_optimizer(model), "adam"], "a str; it must be an optimizer of PyTorch"),
         ("model", model.state_dict(), "an OrderedDict; it must be an nn.Module"),
         ("loss", torch.tensor(1.0), r"a tensor \(\) float32; it must be a function"),
         ("decode", "greedy", "a str; it must be a function"),
@@ -988,6 +1131,37 @@ def test_a_diagnosis_changes_nothing():
     assert [each.training for each in model.modules()] == modes
     assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
     assert torch.backends.mha.get_fastpath_enabled()
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("part", ["backward", "step", "step of a model that computes the loss"])
+def test_a_loss_that_makes_a_training_step_is_refused_and_changes_nothing(steps: int, part: str):
+    model, batch = plain.PlainTransformer(), plain.make_batch()
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def training_step(forward, src, tgt):
+        loss = plain.training_loss(forward if part in ("backward", "step") else model.forward, src, tgt)
+        loss.backward()
+        if part != "backward":
+            optimizer.step()
+        return loss
+
+    for _ in range(steps):
+        training_step(model, *batch)
+
+    def everything() -> list[torch.Tensor]:
+        states = [value for state in optimizer.state_dict()["state"].values() for value in state.values()]
+        gradients = [each.grad for each in model.parameters() if each.grad is not None]
+        return [each.clone() for each in (*model.state_dict().values(), *gradients, *states)]
+
+    before = everything()
+    with pytest.raises(InputError, match="loss makes a training step"):
+        diagnose(model, *batch, **IDS, loss=training_step, optimizer=optimizer)
+    after = everything()
+    assert len(after) == len(before)
+    assert all(torch.equal(*pair) for pair in zip(before, after, strict=True))
+    if part != "backward":
+        training_step(model, *batch)  # and training may go on
 
 
 def test_an_interrupted_diagnosis_changes_nothing_either():

@@ -259,8 +259,14 @@ def test_without_special_tokens_what_needs_them_is_gray(ids: torch.Tensor):
     assert "pad= was not passed" in reasons["PAD after the target"]
     with pytest.raises(InputError, match="bos and eos must be passed"):
         lab.diagnose(Model(), ids, ids, pad=PAD)
-    with pytest.raises(InputError, match="a language model needs 4 or more"):
-        lab.diagnose(Model(), None, ids[:, :3], loss=right)
+    with pytest.raises(InputError, match=r"^pad, bos and eos must be passed"):
+        lab.diagnose(Model(), ids, ids)
+    with pytest.raises(InputError, match="src is a tensor"):
+        lab.diagnose(Model(), ids.float(), ids)
+    with pytest.raises(InputError, match="tgt is None; of a language model, pass its ids as tgt"):
+        lab.diagnose(Model(), ids, None)
+    with pytest.raises(InputError, match="a sequence of 1 token; a language model needs 4 or more"):
+        lab.diagnose(Model(), None, ids[:, :1], loss=right)
 
 
 def test_a_model_that_returns_the_last_logits_only_is_not_examined(ids: torch.Tensor):

@@ -237,4 +237,4 @@ def described(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"a tensor {tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
     name = type(value).__name__
-    return f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+    return f"{'an' if name[0] in 'AEIOaeio' or name == 'ndarray' else 'a'} {name}"

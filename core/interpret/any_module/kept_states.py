@@ -3,6 +3,7 @@
 import random
 import sys
 import threading
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -13,33 +14,57 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from core.storage.errors import InputError
+
+SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
+CONTAINERS = dict, OrderedDict, defaultdict, list, set, deque  # whose contents are restored; others may refuse that
 NORMS, EMBEDDINGS = ("batch_norm", "instance_norm"), ("embedding", "embedding_bag")  # functions that may write
+
+
+def check_not_sharded(model: nn.Module | None) -> None:
+    """Raise InputError for a model that is sharded by FSDP: it is called by all processes, and cannot be converted."""
+    if model is not None and any(type(each).__name__.startswith(SHARDED) for each in model.modules()):
+        raise InputError("model is sharded by FSDP: all processes compute it together, so one alone cannot examine it")
 
 
 @contextmanager
 def modules_kept(model: nn.Module | None) -> Iterator[None]:
     """Restore a model's parameters, buffers, attributes and modes after the block, their values included."""
     modules = list(model.modules()) if model is not None else []
-    kept = [(each, dict(vars(each)), dict(each._parameters), dict(each._buffers)) for each in modules]
+    kept = _with_copies([vars(each) for each in modules])
     tensors = [(each, each.data, each.grad) for each in (model.parameters() if model is not None else ())]
-    held = [each for of in kept for states in of[1:] for each in states.values() if isinstance(each, torch.Tensor)]
+    held = [each for _, before in kept for each in _values(before) if isinstance(each, torch.Tensor)]
     writes = _Writes([*held, *(each.grad for each in held if each.is_leaf and each.grad is not None)])
     try:
         with writes:
             yield
     finally:
         writes.undo()
-        for module, attributes, parameters, buffers in kept:
-            vars(module).clear()
-            vars(module).update(attributes)
-            module._parameters.clear()
-            module._parameters.update(parameters)
-            module._buffers.clear()
-            module._buffers.update(buffers)
+        for container, before in kept:
+            container.clear()
+            if isinstance(container, dict | set):
+                container.update(before)
+            else:
+                container.extend(before)
         for parameter, data, grad in tensors:
             parameter.grad = None
             parameter.data = data
             parameter.grad = grad
+
+
+def _with_copies(containers: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return containers, and those that they contain at any depth, each with a copy of what it holds now."""
+    found, waiting = dict[int, tuple[Any, Any]](), list(containers)
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in found:
+            found[id(each)] = each, each.copy()
+            waiting += [value for value in _values(each) if type(value) in CONTAINERS]
+    return list(found.values())
+
+
+def _values(container: Any) -> Iterable[Any]:
+    return container.values() if isinstance(container, dict) else container
 
 
 class _Writes(TorchFunctionMode):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from core.config.counting import counted
 from core.interpret.any_module.attention import by_head, pair_attention
 from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, checked_number, module_of
 from core.interpret.any_module.kept_states import examined
@@ -114,5 +115,5 @@ def _label(token: int, vocab: Vocab | None) -> str:
 def _row(name: str, ids: torch.Tensor, pair: int, call: ModelCall) -> torch.Tensor:
     rows = call.turned(checked_ids(name, ids))
     if not 0 <= pair < len(rows):
-        raise InputError(f"pair={pair} must be from 0 to {len(rows) - 1}: {name} has {len(rows)} pairs")
+        raise InputError(f"pair={pair} must be from 0 to {len(rows) - 1}: {name} has {counted(len(rows), 'pair')}")
     return rows[pair]

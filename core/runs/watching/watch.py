@@ -19,6 +19,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from core.evaluation.headline import HeadlineFigure
 from core.interpret.any_module.calling import Forward, ModelCall, checked_number, described, module_of
+from core.interpret.any_module.kept_states import check_not_sharded
 from core.interpret.any_module.tables import Vocab
 from core.interpret.health_course import health_steps
 from core.interpret.snapshots import is_snapshot_step
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_FLUSHES, SECONDS_BETWEEN_INFOS, SECONDS_BETWEEN_MAPS = 0.5, 2.0, 5.0
 NORM_SHARE = 0.003  # of the time of an update that measuring its gradient may take
 ENDED: tuple[Status, ...] = ("finished", "stopped", "failed")
-SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
 _log = logging.getLogger(__name__)
 _open_watches: dict[Path, "Watch"] = {}  # of this process, by the path of the run
 
@@ -96,9 +96,7 @@ def watch(
         RunError: there is a run of that name and ``resume`` is False, or there is none to resume; or another process,
             or a watch that was not closed, writes to it.
     """
-    module = module_of(forward, model)
-    if module is not None and any(type(each).__name__.startswith(SHARDED) for each in module.modules()):
-        raise InputError("model is sharded by FSDP: all processes compute it together, so one alone cannot watch it")
+    check_not_sharded(module_of(forward, model))
     if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_rank():
         return _NotWatching()
     every = None if every is None else checked_number("every", every, 1, MAX_STEPS)

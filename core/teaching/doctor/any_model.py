@@ -1,7 +1,8 @@
 """A user's model under examination: a function from ids to logits, a batch of its pairs, and optionally its loss."""
 
+import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from core.interpret.any_module.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
 from core.interpret.any_module.calling import (
@@ -19,7 +21,7 @@ from core.interpret.any_module.calling import (
     module_of,
 )
 from core.interpret.any_module.function_calls import FunctionCalls
-from core.interpret.any_module.kept_states import computing_in
+from core.interpret.any_module.kept_states import check_not_sharded, computing_in
 from core.models import Seq2Seq
 from core.storage.errors import InputError
 from core.teaching.doctor.black_box import (
@@ -44,6 +46,13 @@ IN_PLACE = "With cross-entropy in place of your loss: "
 Loss = Callable[..., torch.Tensor]
 
 
+class TrainingStepError(InputError):
+    """A loss makes a training step, which would change the optimizer."""
+
+    def __init__(self) -> None:
+        super().__init__("loss makes a training step; it must only return the loss, on which training calls backward")
+
+
 class AnyModel(BlackBox):
     """A model called as ``forward(src, tgt_in)``, with a batch of pairs; see ``diagnose``.
 
@@ -55,6 +64,9 @@ class AnyModel(BlackBox):
 
     Args:
         given: sources and targets, as the loss gets them.
+
+    Raises:
+        InputError: the model is sharded by FSDP, or the ids are no pairs.
     """
 
     def __init__(
@@ -68,8 +80,10 @@ class AnyModel(BlackBox):
         batch_first: bool | None = None,
     ) -> None:
         self.model = module_of(forward, model)
+        check_not_sharded(self.model)
         self.forward, self.loss, self.special = forward, loss, special
-        self._given, self.num_few, self.mask_doubts = given, FEW, dict[str, str]()
+        self._given = tuple(_usable_by_backward(each) for each in given)
+        self.num_few, self.mask_doubts = FEW, dict[str, str]()
         self._take(batch_first)
         self.call = ModelCall(forward, self.batch_first, (self.special.src_pad,))
 
@@ -233,12 +247,13 @@ class AnyModel(BlackBox):
         if self.loss is None:
             is_real = self.tgt[:count, 1:] != self.special.tgt_pad
             return self.cross_entropy(self.src[:count], self.tgt_in[:count], is_real), IN_PLACE
-        loss = self.loss(self.forward, *(self.turned(self.turned(each)[:count]) for each in self._given))
+        with _no_updates():
+            loss = self.loss(self.forward, *(self.turned(self.turned(each)[:count]) for each in self._given))
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            raise NotCheckableError(f"loss returns {described(loss)}; it must return one number, as a tensor.")
+            raise NotCheckableError(f"the loss returns {described(loss)}; it must return one number, as a tensor.")
         return loss.reshape(()), ""
 
-    def call_loss(self, *, with_pad: bool = False) -> ConstantLogits:
+    def call_loss(self, *, with_pad: bool = False, certain: torch.Tensor | None = None) -> ConstantLogits:
         """Call the loss with constant logits instead of the model's.
 
         From now on the model is called with the masks of that call; otherwise the checks would speak of masks that
@@ -246,9 +261,11 @@ class AnyModel(BlackBox):
 
         Args:
             with_pad: append a column of PAD to the targets.
+            certain: (B, T) int64, the token that is certain at each position; None if all are equally likely.
 
         Raises:
             NotCheckableError: there is no loss, or it does not call the whole model exactly once.
+            TrainingStepError: it calls ``backward``, or updates parameters.
         """
         if self.loss is None:
             raise NotCheckableError("pass loss=, a function of forward, src and tgt.")
@@ -256,7 +273,17 @@ class AnyModel(BlackBox):
         if with_pad:
             tgt = self.turned(F.pad(self.turned(tgt), (0, 1), value=self.special.tgt_pad))
         user_loss = self.loss
-        seen = ConstantLogits.call(self.forward, lambda forward: user_loss(forward, *others, tgt))
+        parameters = list(self.model.parameters()) if self.model is not None else []
+        for each in parameters:
+            each.grad = None  # so that a call of backward is seen
+        with _no_updates():
+            seen = ConstantLogits.call(
+                self.forward,
+                lambda forward: user_loss(forward, *others, tgt),
+                certain=None if certain is None else self.turned(certain),
+            )
+        if any(each.grad is not None for each in (seen.logits, *parameters)):
+            raise TrainingStepError
         if len(self._given) == 2:
             self.call, doubts = self.call.masked_as(seen.arguments, self.special.src_pad)
             self.mask_doubts |= doubts
@@ -308,13 +335,30 @@ class AnyModel(BlackBox):
 
 
 @contextmanager
-def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Restore weights, gradients and the optimizer's state after the block."""
-    owned = [each for group in optimizer.param_groups for each in group["params"]]
+def _no_updates() -> Iterator[None]:
+    """Raise TrainingStepError where this thread calls an optimizer inside the block."""
+    thread = threading.get_ident()
+
+    def refuse(*_: object) -> None:
+        if threading.get_ident() == thread:
+            raise TrainingStepError
+
+    handle = register_optimizer_step_pre_hook(refuse)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def restored(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> Iterator[None]:
+    """Restore weights, gradients and the optimizers' states and settings after the block."""
+    groups = [(group, dict(group)) for each in optimizers for group in each.param_groups]
+    owned = [each for group, _ in groups for each in group["params"]]
     tensors = list(dict.fromkeys([*model.parameters(), *model.buffers(), *owned]))
     weights = [each.detach().clone() for each in tensors]
     gradients = [each.grad for each in tensors]
-    state = {each: _copied(of) for each, of in optimizer.state.items()}
+    states = [(each, {key: _copied(of) for key, of in each.state.items()}) for each in optimizers]
     try:
         for each in tensors:
             each.grad = None
@@ -324,8 +368,17 @@ def restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[Non
             for each, weight, gradient in zip(tensors, weights, gradients, strict=True):
                 each.copy_(weight)
                 each.grad = gradient
-        optimizer.state.clear()
-        optimizer.state.update(state)
+        for optimizer, state in states:
+            optimizer.state.clear()
+            optimizer.state.update(state)
+        for group, before in groups:
+            group.clear()
+            group.update(before)
+
+
+def _usable_by_backward(ids: torch.Tensor) -> torch.Tensor:
+    """Return ids, or a copy of those made in inference mode, which no graph may keep."""
+    return ids.clone() if isinstance(ids, torch.Tensor) and ids.is_inference() else ids
 
 
 def _batch_first(tgt: torch.Tensor, bos: int) -> bool:

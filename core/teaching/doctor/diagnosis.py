@@ -4,10 +4,11 @@ import inspect
 import math
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,7 +16,7 @@ from tqdm import tqdm
 
 from core.config.counting import counted
 from core.interpret.any_module.attention_calls import AttentionCall
-from core.interpret.any_module.calling import Forward, ModelOutputError, checked_number, described
+from core.interpret.any_module.calling import Forward, ModelOutputError, checked_ids, checked_number, described
 from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
@@ -30,6 +31,7 @@ from core.teaching.doctor.language_model import LanguageModel
 from core.teaching.doctor.loss_checks import NO_PAD, SAME_ID, LossChecks
 
 MAY_FILL_IN = " A model that fills in hidden tokens reads both sides: pass its loss=, and this is not checked."
+NO_FORWARD = "the forward pass does not work on this batch."
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
 
 Decode = Callable[[torch.Tensor], torch.Tensor]
@@ -46,7 +48,7 @@ def diagnose(
     eos: int | None = None,
     loss: Loss | None = None,
     model: nn.Module | None = None,
-    optimizer: torch.optim.Optimizer | None = None,
+    optimizer: torch.optim.Optimizer | Sequence[torch.optim.Optimizer] | None = None,
     batch_first: bool | None = None,
     step: int = 0,
     src_pad: int | None = None,
@@ -57,8 +59,8 @@ def diagnose(
 
     Only ``forward`` is needed. A property that cannot be checked is a gray finding with the reason, never a green one.
     A model that raises an exception ends only the check that called it. Logits are compared in float64 and without
-    autocast, if the model works so. Weights, gradients, modes, the optimizer's state and the random generators of
-    PyTorch, Python and NumPy are unchanged afterwards.
+    autocast, if the model works so. Weights, attributes, gradients, modes, the optimizer's state and the random
+    generators of PyTorch, Python and NumPy are unchanged afterwards.
 
     Args:
         forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that adds
@@ -70,9 +72,10 @@ def diagnose(
             :-1]``. Of a language model, the sequences as training uses them.
         pad, bos, eos: ids of the special tokens, the same in ``src`` and ``tgt``. A language model may lack some.
         loss: ``loss(forward, src, tgt)``, or ``loss(forward, tgt)`` of a language model, computes the training loss,
-            from the batch to the tensor on which training calls ``backward``; it must call its first argument once.
+            from the batch to the tensor on which training calls ``backward``; it must call its first argument once, and
+            neither ``backward`` nor an optimizer.
         model: the module with the parameters, if ``forward`` is a function.
-        optimizer: as training uses it, to measure one update.
+        optimizer: as training uses it, to measure one update; a list, if training uses several.
         batch_first: False if ``src`` and ``tgt`` are (S, B) and (T, B), and logits (T, B, V); None finds out by where
             BOS is, and warns if time is first.
         step: updates made; 0 for an untrained model.
@@ -83,20 +86,29 @@ def diagnose(
 
     Raises:
         InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs, or ids of special
-            tokens are missing; a number is no whole number, or a function, ``model`` or ``optimizer`` is none.
+            tokens are missing; a number is no whole number, or a function, ``model`` or ``optimizer`` is none; the
+            model is sharded by FSDP; the loss makes a training step.
     """
     started = time.perf_counter()
+    if tgt is None:
+        raise InputError("tgt is None; of a language model, pass its ids as tgt and None as src")
+    for side, each in {"src": src, "tgt": tgt}.items():
+        if each is not None:
+            checked_ids(side, each)
     named = {"pad": pad, "bos": bos, "eos": eos, "src_pad": src_pad, "tgt_pad": tgt_pad}
     ids = {name: None if each is None else checked_number(name, each) for name, each in named.items()}
     special = _special_ids(src is None, **ids)
     step = checked_number("step", step, 0)
-    _check_kinds(model, optimizer, {"loss": loss, "decode": decode})
+    several: Sequence[Any] = optimizer if isinstance(optimizer, list | tuple) else [optimizer]
+    optimizers = [each for each in several if each is not None]
+    _check_kinds(model, optimizers, {"loss": loss, "decode": decode})
     kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
-    subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
-    # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
-    with examined(subject.model), closing(_Diagnosis(subject, optimizer, step, decode).checks()) as checks:
-        bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
-        findings = [_made(*check) for check in bar]
+    with torch.inference_mode(False), torch.enable_grad():  # a notebook may have turned gradients off
+        subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
+        # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
+        with examined(subject.model), closing(_Diagnosis(subject, optimizers, step, decode).checks()) as checks:
+            bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
+            findings = [_made(*check) for check in bar]
     name = (
         type(subject.model).__name__ if subject.model is not None else getattr(forward, "__name__", "model").strip("<>")
     )
@@ -114,18 +126,22 @@ def _special_ids(
     found = {"src_pad": pad if src_pad is None else src_pad, "tgt_pad": pad if tgt_pad is None else tgt_pad}
     found |= {"bos": bos, "eos": eos}
     missing = [name for name, each in found.items() if each is None]
+    if missing[:2] == ["src_pad", "tgt_pad"]:
+        missing[:2] = ["pad"]
     if missing and not is_language_model:
-        raise InputError(f"{' and '.join(missing)} must be passed: ids of special tokens, which the checks need")
+        listed = " and ".join(filter(None, [", ".join(missing[:-1]), missing[-1]]))
+        raise InputError(f"{listed} must be passed: ids of special tokens, which the checks need")
     return SpecialIds(**{name: NO_ID if each is None else each for name, each in found.items()})
 
 
-def _check_kinds(model: object, optimizer: object, functions: Mapping[str, object]) -> None:
+def _check_kinds(model: object, optimizers: Iterable[object], functions: Mapping[str, object]) -> None:
     """Raise InputError for a model, optimizer or function that is none; what wraps an optimizer has its groups, too."""
     wrong = {name: (each, "a function") for name, each in functions.items() if not callable(each)}
     if not isinstance(model, nn.Module):
         wrong["model"] = model, "an nn.Module"
-    if not hasattr(optimizer, "param_groups"):
-        wrong["optimizer"] = optimizer, "an optimizer of PyTorch"
+    for each in optimizers:
+        if not hasattr(each, "param_groups"):
+            wrong["optimizer"] = each, "an optimizer of PyTorch, or a list of them"
     for name, (each, kind) in wrong.items():
         if each is not None:
             raise InputError(f"{name} is {described(each)}; it must be {kind}")
@@ -146,9 +162,9 @@ class _Diagnosis:
     """The checks of one model, in order; those that need logits follow the check of the forward pass."""
 
     def __init__(
-        self, subject: AnyModel, optimizer: torch.optim.Optimizer | None, step: int, decode: Decode | None
+        self, subject: AnyModel, optimizers: Sequence[torch.optim.Optimizer], step: int, decode: Decode | None
     ) -> None:
-        self.subject, self.optimizer, self.step, self.decode = subject, optimizer, step, decode
+        self.subject, self.optimizers, self.step, self.decode = subject, optimizers, step, decode
         self.is_language_model = isinstance(subject, LanguageModel)
         self.unusable = ""  # why logits cannot be compared
         self.leaks = False
@@ -202,7 +218,7 @@ class _Diagnosis:
 
     def _forward(self) -> Finding:
         """The model returns finite logits, the same for the same input."""
-        self.unusable = "the forward pass does not work on this batch."
+        self.unusable = NO_FORWARD
         try:
             finding, self.unusable = check_forward(self.subject)
         except IndexError as error:
@@ -328,11 +344,13 @@ class _Diagnosis:
     # --- learning --------------------------------------------------------------------------------------------------
 
     def _gradients(self) -> Finding:
-        model = self.subject.model
+        name, model = "gradients", self.subject.model
+        if self.unusable in (NOT_FINITE, NO_FORWARD):
+            return not_checked(name, self.unusable)
+        if failure := self.loss.failure():
+            return Finding(name, "red", failure[0].upper() + failure[1:])
         if model is None:
-            return not_checked("gradients", NO_MODULE)
-        if self.unusable == NOT_FINITE:
-            return not_checked("gradients", self.unusable)
+            return not_checked(name, NO_MODULE)
         whose = "" if self.subject.loss is not None else IN_PLACE
         finding = learning_checks.check_gradients(model, lambda: self.subject.training_loss()[0])
         return replace(finding, sentence=whose + finding.sentence)
@@ -373,27 +391,32 @@ class _Diagnosis:
         return replace(finding, sentence=whose + finding.sentence)
 
     def _update_size(self) -> Finding:
-        name, model, optimizer = "update size", self.subject.model, self.optimizer
+        name, model, optimizers = "update size", self.subject.model, self.optimizers
         if model is None:
             return not_checked(name, NO_MODULE)
-        if optimizer is None:
+        if not optimizers:
             return not_checked(name, "pass optimizer=.")
-        owned = {each for group in optimizer.param_groups for each in group["params"]}
+        groups = [group for each in optimizers for group in each.param_groups]
+        owned = {each for group in groups for each in group["params"]}
         forgotten = [each for each, it in model.named_parameters() if it.requires_grad and it not in owned]
         if forgotten:
             sentence = f"The optimizer lacks {counted(len(forgotten), 'parameter')}, the first is {forgotten[0]}."
+            if len(optimizers) == 1:
+                sentence += " If another optimizer has them, pass both in a list."
             return Finding(name, "red", sentence, float(len(forgotten)))
-        rates = [float(group["lr"]) for group in optimizer.param_groups if group.get("lr") is not None]
+        rates = [float(group["lr"]) for group in groups if group.get("lr") is not None]
         if rates and not any(rates):
             return not_checked(name, "the optimizer's learning rate is 0 now.")
-        if any(each.default is each.empty for each in inspect.signature(optimizer.step).parameters.values()):
+        arguments = [each for it in optimizers for each in inspect.signature(it.step).parameters.values()]
+        if any(each.default is each.empty for each in arguments):
             return not_checked(name, "the optimizer's step needs a closure, which is not passed.")
-        with restored(model, optimizer):
+        with restored(model, optimizers):
             trained = [each for each in model.parameters() if each.requires_grad]
             before = [each.detach().clone() for each in trained]
             loss, _ = self.subject.training_loss()
             loss.backward()
-            optimizer.step()
+            for each in optimizers:
+                each.step()
             fraction = learning_checks.update_fraction(before, trained)
         if fraction is not None and not math.isfinite(fraction) and not math.isfinite(loss.item()):
             return not_checked(name, "the loss is not finite.")

@@ -40,9 +40,9 @@ def not_checked(check: str, reason: str) -> Finding:
     return Finding(check, "gray", f"Not checked: {reason}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Examination:
-    """The findings on one model. As a string, it is one line per check, and the diagnosis.
+    """The findings on one model. As a string, and in a notebook, it is one line per check, and the diagnosis.
 
     Attributes:
         name: of the run, the preset or the model's class.
@@ -113,6 +113,9 @@ class Examination:
                 f"{self.name}, after {counted(self.step, 'update')}: {self.diagnosis} ({self.seconds:.1f} s)",
             ]
         )
+
+    def __repr__(self) -> str:
+        return str(self)
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> "Examination":

@@ -69,7 +69,14 @@ def check_gradients(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Findi
     trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
     if not trained:
         return Finding(name, "red", "No parameter requires a gradient: training changes nothing.", 0.0)
-    gradients = torch.autograd.grad(loss(), list(trained.values()), allow_unused=True)
+    gradients = _gradients(loss, trained)
+    if all(each is None for each in gradients):  # the model may turn them off in evaluation mode
+        model.train()
+        gradients = _gradients(loss, trained)
+        model.eval()
+    if all(each is None for each in gradients):
+        sentence = f"No gradient reaches any of {counted(len(trained), 'parameter')}: training changes nothing."
+        return Finding(name, "red", sentence, float(len(trained)))
     norms = {each: 0.0 if it is None else it.norm().item() for each, it in zip(trained, gradients, strict=True)}
     broken = [each for each, norm in norms.items() if not math.isfinite(norm)]
     if broken:
@@ -100,6 +107,14 @@ def check_gradients(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Findi
     if ratio > MAX_GRADIENT_RATIO:
         return Finding(name, "amber", sentence + " They are very uneven: gradients vanish or explode.", ratio)
     return Finding(name, "green", sentence, ratio)
+
+
+def _gradients(loss: Callable[[], torch.Tensor], trained: dict[str, nn.Parameter]) -> Sequence[torch.Tensor | None]:
+    """Return the gradient of each parameter, None where none reaches it."""
+    value = loss()
+    if not value.requires_grad:
+        return [None] * len(trained)
+    return torch.autograd.grad(value, list(trained.values()), allow_unused=True)
 
 
 def _at_zero(

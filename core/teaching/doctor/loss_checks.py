@@ -1,5 +1,6 @@
 """Checks of the loss of any model, from one call of it: what it reads, what it must predict, and what counts."""
 
+import math
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -10,11 +11,11 @@ from torch import nn
 from core.config.counting import counted
 from core.interpret.any_module.calling import ModelOutputError, is_ids
 from core.teaching.doctor import data_checks
-from core.teaching.doctor.any_model import AnyModel
+from core.teaching.doctor.any_model import AnyModel, TrainingStepError
 from core.teaching.doctor.black_box import NO_ID, NotCheckableError, SpecialIds
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.language_model import LanguageModel
-from core.teaching.doctor.loss_trace import ConstantLogits, LossTrace
+from core.teaching.doctor.loss_trace import NO_GRADIENT, ConstantLogits, LossTrace
 
 COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
 HIDDEN = 0.5  # fraction of the tokens to fill in that are not left as they are; BERT's is 0.9
@@ -31,6 +32,9 @@ class LossChecks:
         trace: the effect of the loss; None if it cannot be read, and ``no_trace`` says why.
         hidden: the share of the tokens that count in the loss that it hides from the model; 0 if it hides none.
         fills_in: why the model is a masked language model, as a sentence; "" if nothing shows that it is one.
+
+    Raises:
+        TrainingStepError: the loss makes a training step.
     """
 
     def __init__(self, subject: AnyModel) -> None:
@@ -48,11 +52,27 @@ class LossChecks:
                 self.hidden = data_checks.hidden_share(*given)
         except (NotCheckableError, ModelOutputError) as error:
             self.no_trace = str(error)
+        except TrainingStepError:
+            raise
         except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
-            self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            self.no_trace = _raised(error)
         self.fills_in = FILLS_IN if self.hidden else ""
         if self.trace is None and not self.hidden and (kind := _masked_kind(subject.model)):
             self.fills_in = f"{kind} is a masked language model, which reads both sides."
+
+    def failure(self) -> str:
+        """Return why training cannot use the loss, as the end of a sentence; "" if it can, or if no loss was passed."""
+        if self.no_trace == NO_GRADIENT:
+            return NO_GRADIENT
+        if self.subject.loss is None or self.trace is not None:
+            return ""
+        try:
+            self.subject.training_loss()  # with the model's own logits
+        except NotCheckableError as error:
+            return str(error)
+        except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
+            return _raised(error)
+        return ""
 
     def _traced(self) -> LossTrace:
         if self.trace is None:
@@ -84,8 +104,35 @@ class LossChecks:
         is_log = torch.allclose(logits.logsumexp(dim=-1), torch.zeros_like(sums), atol=1e-3)
         if not self.trace.takes_logits and not is_log:
             return Finding(name, "red", "The model returns logits, but the loss expects probabilities or their logs.")
+        if self.trace.takes_logits and (wrong := self._squashes(self.trace, logits.shape[-1])):
+            return Finding(name, "red", wrong)
         kind = "log-probabilities" if is_log else "logits"
         return Finding(name, "green", f"The model returns {kind}, as its loss expects.")
+
+    def _squashes(self, trace: LossTrace, size: int) -> str:
+        """Return what the loss does to logits before it compares them with the labels, as a sentence; "" if nothing.
+
+        Certain predictions show it. Whether right or wrong, they change cross-entropy of probabilities by less than 1
+        nat; that of logits has no bound for wrong ones, nor have its variants, such as label smoothing.
+
+        Args:
+            size: of the vocabulary.
+        """
+        if trace.labels is None:
+            return ""
+        labels = trace.labels.clamp(0, size - 1)  # where none counts, any will do
+        right, wrong = (self.subject.call_loss(certain=each).loss.item() for each in (labels, (labels + 1) % size))
+        if wrong == 0 and trace.uniform < 0 and math.isclose(right, size * trace.uniform, rel_tol=1e-3):
+            return (
+                "The loss is minus the probability of the label, not minus its logarithm: nn.NLLLoss needs log_softmax "
+                "in place of softmax."
+            )
+        if max(abs(right - trace.uniform), abs(wrong - trace.uniform)) < trace.uniform / math.log(size):
+            return (
+                f"The loss is {right:.2f} if the model is certain of the right tokens, and {wrong:.2f} if of wrong "
+                "ones: it applies a softmax or sigmoid before its own softmax, so gradients almost vanish. Pass logits."
+            )
+        return ""
 
     def check_target_shift(self) -> Finding:
         """The decoder input is the target shifted right."""
@@ -188,6 +235,10 @@ class LossChecks:
         if special.tgt_pad == NO_ID and len(left_out) == 1:
             return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
         return data_checks.check_tokens_in_loss(gradient, targets, special)
+
+
+def _raised(error: Exception) -> str:
+    return f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _prompts_and_turns(

@@ -12,6 +12,8 @@ from torch import nn
 from core.interpret.any_module.calling import Forward, described, logits_of, named_arguments
 from core.teaching.doctor.black_box import NotCheckableError
 
+NO_GRADIENT = "the loss has no gradient: it is computed under no_grad(), from detached logits, or from argmax."
+CERTAIN = 1e3  # a logit beside which all others vanish
 FAR = 1.5  # times the second largest gradient; of a label that no sign shows
 
 
@@ -65,7 +67,7 @@ class LossTrace:
 
 @dataclass(frozen=True)
 class ConstantLogits:
-    """A call of a loss in which every token is equally likely, whatever the model returns.
+    """A call of a loss in which every token is equally likely, or one is certain, whatever the model returns.
 
     Attributes:
         arguments: those with which the loss called the model, by name.
@@ -78,8 +80,11 @@ class ConstantLogits:
     loss: Any
 
     @classmethod
-    def call(cls, forward: Forward, loss: Callable[[Forward], Any]) -> Self:
+    def call(cls, forward: Forward, loss: Callable[[Forward], Any], *, certain: torch.Tensor | None = None) -> Self:
         """Call a loss, a function of the model, with constant logits in place of the model's.
+
+        Args:
+            certain: int64, a token of each position that is certain, in the model's layout; None if none is.
 
         Raises:
             NotCheckableError: the loss does not call the whole model exactly once.
@@ -91,7 +96,10 @@ class ConstantLogits:
             size = logits.shape[-1]
             is_log = bool(logits.detach().logsumexp(dim=-1).abs().max() < 1e-2)
             uniform = -math.log(size) if is_log else 1 / size  # as logits both mean that all tokens are equally likely
-            constant = torch.full_like(logits, uniform).requires_grad_()
+            constant = torch.full_like(logits, uniform)
+            if certain is not None:
+                constant.scatter_(-1, certain[..., None], CERTAIN)
+            constant.requires_grad_()
             calls.append((named_arguments(forward, args, kwargs), constant))
             return constant if isinstance(output, torch.Tensor) else _with_logits(output, constant)
 
@@ -108,8 +116,10 @@ class ConstantLogits:
             NotCheckableError: the loss is not a number computed from the logits.
         """
         loss = self.loss
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            raise NotCheckableError(f"loss returns {described(loss)}; it must return one number that has a gradient.")
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise NotCheckableError(f"the loss returns {described(loss)}; it must return one number, as a tensor.")
+        if not loss.requires_grad:
+            raise NotCheckableError(NO_GRADIENT)
         gradient = torch.autograd.grad(loss.reshape(()), self.logits, allow_unused=True)[0]
         if gradient is None:
             raise NotCheckableError("the loss is not computed from the logits, but inside the model; pass your own.")

@@ -15,6 +15,7 @@ from core.teaching.doctor.finding import Finding, not_checked
 
 NUM_PAD = 3  # tokens appended
 NEARLY_ALL = 0.99  # of the attention
+TRIES = 3  # other inputs that may show that a token is not masked
 WEAK = 0.01  # of the attention: less is left where a mask is there but too weak, such as -8
 LATE = " in the softmax, and none after it: mask the scores before the softmax, whose sum has all tokens in it."
 CONSTANT = "the logits of all positions are the same, as from an output layer that is initialized to zero."
@@ -250,15 +251,7 @@ def check_hidden_tokens(subject: BlackBox) -> Finding:
     name, special = "hidden tokens", subject.special
     read = subject.read_ids()
     keys = {block: ids != (special.tgt_pad if block == "decoder" else special.src_pad) for block, ids in read.items()}
-    queries = keys | {"cross": keys["decoder"]}
-    attended: dict[Block, torch.Tensor] = {}
-    for call in subject.attention_calls(*subject.few):
-        block, (num_queries, num_keys) = call.block, call.weights.shape[-2:]
-        if block not in keys or num_keys > keys[block].shape[1] or num_queries > queries[block].shape[1]:
-            continue  # a decoder that reads the source has it before the target
-        is_query = queries[block][:, None, :num_queries, None]
-        received = (call.weights.nan_to_num(0.0) * is_query).amax(dim=(1, 2)) > 0  # (B, Tk)
-        attended[block] = attended.get(block, torch.zeros_like(received)) | received
+    attended = _attended(subject, keys, *subject.few)
     if not attended:
         return not_checked(name, "the model has no attention that can be recorded.")
     for block, received in attended.items():
@@ -270,10 +263,51 @@ def check_hidden_tokens(subject: BlackBox) -> Finding:
         sentence = f"In {BLOCKS[block]} no position attends to {fraction:.0%} of the tokens that are not PAD"
         found = ids[:, : received.shape[1]][hidden].unique().tolist()
         sentence += f", all of them with id {found[0]}" if len(found) == 1 else ""
+        others = [_among_others(subject, block, hidden, by) for by in range(1, min(len(ids), TRIES + 1))]
+        if any(bool((_attended(subject, keys, *each)[block] & hidden).any()) for each in others):
+            sentence += ". Among other tokens some of them are: no fixed mask hides them, but perhaps sparse attention."
+            return Finding(name, "amber", sentence, fraction)
         return Finding(name, "red", sentence + ": a mask hides them.", fraction)
     *first, last = (BLOCKS[block] for block in attended)
     seen = f"{', '.join(first)} and {last}" if first else last
     return Finding(name, "green", f"Every token but PAD is attended to, in {seen}.", 0.0)
+
+
+def _attended(
+    subject: BlackBox, keys: dict[Block, torch.Tensor], src: torch.Tensor, tgt_in: torch.Tensor
+) -> dict[Block, torch.Tensor]:
+    """Return by block which keys get attention from a token, (B, Tk) bool.
+
+    Args:
+        keys: (B, Tk) bool by block, which are tokens and not PAD.
+        src, tgt_in: ids of these shapes, (B, S) and (B, T) int64.
+    """
+    queries = keys | {"cross": keys["decoder"]}
+    attended: dict[Block, torch.Tensor] = {}
+    for call in subject.attention_calls(src, tgt_in):
+        block, (num_queries, num_keys) = call.block, call.weights.shape[-2:]
+        if block not in keys or num_keys > keys[block].shape[1] or num_queries > queries[block].shape[1]:
+            continue  # a decoder that reads the source has it before the target
+        is_query = queries[block][:, None, :num_queries, None]
+        received = (call.weights.nan_to_num(0.0) * is_query).amax(dim=(1, 2)) > 0
+        attended[block] = attended.get(block, torch.zeros_like(received)) | received
+    return attended
+
+
+def _among_others(subject: BlackBox, block: Block, kept: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the few pairs with the tokens of other rows in place of all but PAD and the keys ``kept``, (B, Tk) bool.
+
+    A mask hides a key by its position or its id, which remain; sparse attention, such as to the largest scores, drops
+    it by what the other tokens are.
+    """
+    (src, tgt_in), special = subject.few, subject.special
+    ids = torch.cat([src, tgt_in], dim=1)
+    is_pad = torch.cat([src == special.src_pad, tgt_in == special.tgt_pad], dim=1)
+    remains = is_pad | is_pad.roll(rows, 0)
+    start = src.shape[1] if block == "decoder" and subject.read_ids()[block].shape[1] < ids.shape[1] else 0
+    remains[:, start : start + kept.shape[1]] |= kept
+    mixed = torch.where(remains, ids, ids.roll(rows, 0))
+    return mixed[:, : src.shape[1]], mixed[:, src.shape[1] :]
 
 
 CHECKS: dict[str, Callable[[BlackBox], Finding]] = {

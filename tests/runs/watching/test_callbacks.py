@@ -89,6 +89,8 @@ def test_models_of_distributed_training_are_unwrapped_or_refused(tmp_path):
     model.output.__class__ = type("FSDPLinear", (torch.nn.Linear,), {})  # as fully_shard names it
     with pytest.raises(InputError, match="sharded by FSDP"):
         lab.watch(model, BATCH, name="other", root=tmp_path, **OPTIONS)
+    with pytest.raises(InputError, match="sharded by FSDP"):
+        lab.diagnose(model, *BATCH[:2], pad=0, bos=1, eos=2)
 
 
 @pytest.mark.parametrize("package", ["lightning", "transformers"])
