@@ -73,7 +73,7 @@ def read_module(batch: ModuleBatch) -> tuple[ImportedModel, tuple[str, ...]]:
     sizes = len(state[mapping.source_embedding]), len(state[mapping.target_embedding])
     for name, index in batch.special.items():
         _passed(name, index, most=sizes[not name.startswith("src_")] - 1)
-    imported = read_torch_model(mapping, {name: tensor.float() for name, tensor in state.items()}, batch.names)
+    imported = read_torch_model(mapping, state, batch.names)
     difference = compare(imported, mapping, sizes, trace, subject)
     doubts = [*special.doubts, *beside]
     compared = f"logits equal the original's on {len(subject.src)} pairs, by {difference:.1g} at most"

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from core.config.sections import Activation, Norm, Section, TransformerConfig
 from core.models.transformer import Transformer
 from core.runs.imported_model import ImportedModel, validated
-from core.runs.model_files import ModelImportError, is_sinusoidal
+from core.runs.model_files import ModelImportError, check_weight, is_sinusoidal
 from core.runs.special_ids import proposed_ids, rare_end
 from core.runs.tokenizer_files import id_tokenizer, named_tokenizer, read_lines
 from core.storage import bounded_yaml
@@ -125,7 +125,7 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
             f"each in the mapping. {_DRAFT}"
         )
     encoder, decoder = encoders[0], decoders[0]
-    width = state[decoder + _FIRST].shape[1]
+    width = _width(state, decoder)
     others = _outside(state, encoder, decoder)
     positions = [name for name in others if _IS_POSITION.search(name) and _table(state[name], width) is not None]
     matrices = [name for name in others if name not in positions and tuple(state[name].shape[1:]) == (width,)]
@@ -181,6 +181,17 @@ def _stacks(state: Mapping[str, torch.Tensor]) -> tuple[list[str], list[str]]:
             f"that end with {_FIRST!r}; there must be one of each. {ANY_MODEL}"
         )
     return encoders, decoders
+
+
+def _width(state: Mapping[str, torch.Tensor], decoder: str) -> int:
+    """Return the d_model of a decoder; ModelImportError if its first layer has none."""
+    name = decoder + _FIRST
+    if name not in state:
+        raise ModelImportError(f"tensor {name!r} is missing")
+    shape = tuple(state[name].shape)
+    if len(shape) != 2 or not 0 < 3 * shape[1] == shape[0]:
+        raise ModelImportError(f"tensor {name!r} has shape {shape}, not (3 × d_model, d_model)")
+    return shape[1]
 
 
 def _outside(state: Mapping[str, torch.Tensor], *stacks: str) -> list[str]:
@@ -306,14 +317,14 @@ def read_torch_model(
     if torch.equal(output, tgt_table):
         config = config.model_copy(update={"tie_embeddings": "all" if is_one else "output"})
     bias = conversion.tensor(mapping.output_bias, (len(output),)) if mapping.output_bias else torch.zeros(len(output))
-    weights = conversion.layers(config) | {
+    with torch.device("meta"):
+        expected = Transformer(config, len(src_table), len(tgt_table)).state_dict()
+    weights = conversion.layers(config, expected) | {
         "src_embedding.tokens.weight": src_table[rows[0]],
         "tgt_embedding.tokens.weight": tgt_table[rows[1]],
         "output.weight": output[rows[1]],
         "output.bias": bias[rows[1]],
     }
-    with torch.device("meta"):
-        expected = Transformer(config, len(src_table), len(tgt_table)).state_dict()
     weights = {name: weights[name].float().clone() for name in expected}
     tokenizers = SubwordTokenizers(joint=is_shared, source=sides[0], target=None if is_shared else sides[1])
     notes = [note] if (note := rare_end(bias, mapping.eos_id)) else []
@@ -328,32 +339,44 @@ class _Conversion:
     def __init__(self, mapping: ModelMapping, state: Mapping[str, torch.Tensor]) -> None:
         self.mapping, self.state = mapping, state
         self.used: set[str] = set()
-        self.width = self.tensor(mapping.decoder + _FIRST).shape[1]
-        self.has_bias = f"{mapping.decoder}layers.0.linear1.bias" in state
-        self.final_norms = [f"{prefix}norm.weight" in state for prefix in (mapping.encoder, mapping.decoder)]
+        self.width = _width(state, mapping.decoder)
+        self.hidden = self.tensor(f"{mapping.decoder}layers.0.linear1.weight").numel() // self.width
+        stacks = mapping.encoder, mapping.decoder
+        self.without_bias = tuple(stack for stack in stacks if f"{stack}layers.0.linear1.bias" not in state)
+        self.final_norms = [f"{prefix}norm.weight" in state for prefix in stacks]
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
-        """Return a tensor; ModelImportError if it is missing, of another shape or not finite."""
+        """Return a tensor; ModelImportError if it is missing, of another shape or no weight."""
         if name not in self.state:
             raise ModelImportError(f"tensor {name!r} is missing")
         tensor = self.state[name]
         self.used.add(name)
         if shape is not None and tuple(tensor.shape) != shape:
             raise ModelImportError(f"tensor {name!r} has shape {tuple(tensor.shape)}, not {shape}")
-        if not tensor.isfinite().all():
-            raise ModelImportError(f"tensor {name!r} has values that are not finite")
+        check_weight(name, tensor)
         return tensor
 
-    def part(self, name: str, part: str) -> torch.Tensor:
-        """Return a tensor of a module; a bias that none of these modules has, since bias=False, is zero."""
-        if part == "bias" and not self.has_bias:
-            return torch.zeros(len(self.tensor(f"{name}weight")))
-        return self.tensor(f"{name}{part}")
+    def part(self, name: str, part: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """Return a tensor of a layer or final norm; a bias that is missing, since its stack has bias=False, is zero.
+
+        Raises:
+            ModelImportError: its shape is not that of the first decoder layer's d_model and dim_feedforward.
+        """
+        full = f"{name}{part}"
+        if part == "bias" and full not in self.state and name.startswith(self.without_bias):
+            return torch.zeros(shape)
+        tensor = self.tensor(full)
+        if tuple(tensor.shape) != shape:
+            raise ModelImportError(
+                f"tensor {full!r} has shape {tuple(tensor.shape)}, not {shape}: all layers must have the "
+                f"d_model and dim_feedforward of the decoder's first, {self.width} and {self.hidden}"
+            )
+        return tensor
 
     def unused(self) -> list[str]:
         """Return the names of tensors that nothing has used, but for masks and tables of sines."""
         state = self.state.items()
-        masks = {name for name, tensor in state if tensor.dtype == torch.bool or not tensor.isfinite().all()}
+        masks = {name for name, tensor in state if tensor.dtype == torch.bool or not tensor.float().isfinite().all()}
         sines = {name for name, tensor in state if self.mapping.sines and _is_sines(tensor, self.width)}
         return sorted(self.state.keys() - self.used - masks - sines)
 
@@ -378,7 +401,7 @@ class _Conversion:
         options: dict[str, Any] = {
             "d_model": self.width,
             "num_heads": mapping.num_heads,
-            "d_ff": len(self.tensor(f"{mapping.decoder}layers.0.linear1.weight")),
+            "d_ff": self.hidden,
             "num_encoder_layers": self._num_layers(mapping.encoder),
             "num_decoder_layers": self._num_layers(mapping.decoder),
             "max_seq_len": mapping.max_seq_len,
@@ -395,29 +418,31 @@ class _Conversion:
         }
         return validated(options, TransformerConfig)
 
-    def layers(self, config: TransformerConfig) -> dict[str, torch.Tensor]:
-        """Return the tensors of both stacks under our names, and learned positions."""
+    def layers(self, config: TransformerConfig, expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the tensors of both stacks under our names, in the shapes of ``expected``, and learned positions."""
         weights: dict[str, torch.Tensor] = {}
         for side, prefix in (("encoder", self.mapping.encoder), ("decoder", self.mapping.decoder)):
             for number in range(self._num_layers(prefix)):
-                weights |= self._layer(side, f"{side}_layers.{number}", f"{prefix}layers.{number}")
+                weights |= self._layer(side, f"{side}_layers.{number}", f"{prefix}layers.{number}", expected)
             if self.final_norms[0]:
-                weights |= {f"{side}_norm.{part}": self.part(f"{prefix}norm.", part) for part in _PARTS}
+                weights |= {f"{side}_norm.{part}": self.part(f"{prefix}norm.", part, (self.width,)) for part in _PARTS}
         if config.positions == "learned":
             for side, name in (("src", self.mapping.source_positions), ("tgt", self.mapping.target_positions)):
                 weights[f"{side}_embedding.positions"] = self._positions(name, config.max_seq_len)
         return weights
 
-    def _layer(self, side: str, ours: str, theirs: str) -> dict[str, torch.Tensor]:
+    def _layer(
+        self, side: str, ours: str, theirs: str, expected: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
         """Return the tensors of a layer; one matrix of theirs makes queries, keys and values."""
         weights = {
-            f"{ours}.{name}.{part}": self.part(f"{theirs}.{other}.", part)
+            (key := f"{ours}.{name}.{part}"): self.part(f"{theirs}.{other}.", part, tuple(expected[key].shape))
             for name, other in _LAYER_NAMES[side].items()
             for part in _PARTS
         }
         for name in ("self_attention", "cross_attention")[: 1 + (side == "decoder")]:
-            for part in _PARTS:
-                joined = self.part(f"{theirs}.{_ATTENTION[name]}.in_proj_", part)
+            for part, shape in zip(_PARTS, ((3 * self.width, self.width), (3 * self.width,)), strict=True):
+                joined = self.part(f"{theirs}.{_ATTENTION[name]}.in_proj_", part, shape)
                 for matrix, chunk in zip("qkv", joined.chunk(3), strict=True):
                     weights[f"{ours}.{name}.w_{matrix}.{part}"] = chunk
         return weights

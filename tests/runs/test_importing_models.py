@@ -188,6 +188,9 @@ def test_damaged_files_are_named(tmp_path):
     (folder / "model.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(LabError, match=r"model\.safetensors cannot be read"):
         import_model(tmp_path / "runs", folder)
+    (tmp_path / "model.pt").touch()
+    with pytest.raises(LabError, match=r"model\.pt cannot be read: it is empty or cut off"):
+        import_model(tmp_path / "runs", tmp_path / "model.pt")
     (folder / "model.safetensors").unlink()
     with pytest.raises(LabError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
         import_model(tmp_path / "runs", folder)
@@ -195,10 +198,18 @@ def test_damaged_files_are_named(tmp_path):
         import_model(tmp_path / "runs", folder / "config.json")
 
 
-def test_numbers_that_are_not_finite_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda bias: bias * torch.nan, r"fc1\.bias' has values that are not finite"),
+        (torch.Tensor.char, r"fc1\.bias' has dtype int8; a weight must be float32, float16, bfloat16 or float64"),
+    ],
+    ids=["nan", "int8"],
+)
+def test_numbers_that_are_not_those_of_weights_are_refused(tmp_path, change, message):
     state = tensors(MARIAN)
-    state["model.encoder.layers.0.fc1.bias"][3] = float("nan")
-    with pytest.raises(LabError, match=r"fc1\.bias' has values that are not finite"):
+    state["model.encoder.layers.0.fc1.bias"] = change(state["model.encoder.layers.0.fc1.bias"])
+    with pytest.raises(LabError, match=message):
         import_model(tmp_path / "runs", write_folder(tmp_path / "m", MARIAN, state))
 
 
