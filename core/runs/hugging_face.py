@@ -13,6 +13,7 @@ from core.runs import bart_folders, gpt2_folders, t5_folders
 from core.runs.imported_model import ImportedModel
 from core.runs.imported_tokens import Languages
 from core.runs.model_files import ModelImportError, read_json
+from core.storage.error_messages import short_repr
 
 _DECODING = ("num_beams", "length_penalty", "no_repeat_ngram_size", "min_length")
 _NEUTRAL = {"num_beams": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0}
@@ -42,8 +43,9 @@ def read_folder(folder: Path, languages: Languages = (None, None)) -> ImportedMo
     document = generation | {k: v for k, v in read_json(folder / "config.json").items() if v is not None}
     kind = document.get("model_type")
     if not isinstance(kind, str) or kind not in READERS:
+        problem = "is missing" if kind is None else f"= {short_repr(kind)} is not supported"
         raise ModelImportError(
-            f"config.json: model_type={str(kind)[:60]!r} cannot be imported; these can: {', '.join(READERS)}. "
+            f"config.json: model_type {problem}; supported are {', '.join(READERS)}. "
             "lab.diagnose(model, src, tgt, …) examines any encoder-decoder"
         )
     if any(languages) and kind not in MULTILINGUAL:
