@@ -20,7 +20,7 @@ from core.runs.model_files import ModelImportError, check_weight, is_sinusoidal
 from core.runs.special_ids import proposed_ids, rare_end
 from core.runs.tokenizer_files import id_tokenizer, named_tokenizer, read_lines
 from core.storage import bounded_yaml
-from core.text.subwords import SubwordTokenizer, SubwordTokenizers
+from core.text.subwords import MAX_PIECES, SubwordTokenizer, SubwordTokenizers
 
 Side = Literal["source", "target"]
 _Name = Annotated[str, Field(max_length=200)]
@@ -388,6 +388,8 @@ class _Conversion:
         tensor = self.tensor(name)
         if tensor.dim() != 2 or tensor.shape[1] != self.width:
             raise ModelImportError(f"tensor {name!r} has shape {tuple(tensor.shape)}, not (tokens, {self.width})")
+        if len(tensor) > MAX_PIECES:
+            raise ModelImportError(f"{field}={name!r} has {len(tensor):,} tokens; the limit is {MAX_PIECES:,}")
         return tensor
 
     def config(self) -> TransformerConfig:

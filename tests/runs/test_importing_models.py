@@ -168,6 +168,7 @@ def test_other_forms_of_the_weights_are_read(tmp_path, form):
         ({"encoder_layers": 2}, r"'model\.encoder\.layers\.1.* is missing"),
         ({"decoder_layers": 1}, r"'model\.decoder\.layers\.1.* belongs to no part of a marian model"),
         ({"encoder_ffn_dim": 16, "decoder_ffn_dim": 16}, r"has shape \(12, 8\); by config.json it is \(16, 8\)"),
+        ({"vocab_size": 400_000, "eos_token_id": 0}, "the vocabulary has 400,000 tokens; the limit is 300,000"),
         ({"vocab_size": 21}, r"has shape \(20, 8\); by config.json it is \(21, 8\)"),
     ],
     ids=str,

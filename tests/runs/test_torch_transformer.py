@@ -328,6 +328,11 @@ def quantized(tensor: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
+        (
+            "src_tok_emb.weight",
+            lambda tensor: tensor[:1].expand(400_000, -1),
+            "source_embedding='src_tok_emb.weight' has 400,000 tokens; the limit is 300,000",
+        ),
         ("generator.weight", torch.Tensor.char, "'generator.weight' has dtype int8; a weight must be float32, float16"),
         ("generator.weight", torch.Tensor.bool, "'generator.weight' has dtype bool"),
         ("src_tok_emb.weight", torch.Tensor.cfloat, "'src_tok_emb.weight' has dtype complex64"),
