@@ -57,6 +57,7 @@ ANY_MODEL = (
 )
 _DRAFT = "--propose FILE writes a draft to correct, and --mapping FILE imports with it"
 _IS_POSITION = re.compile(r"pos|(^|[._])pe($|[._])")
+_IS_EMBEDDING = re.compile(r"emb|lut|tok|wte|(src|source|tgt|trg|target)\.weight$")
 _IS_SOURCE = re.compile(r"src|source|enc|input")
 _IS_TARGET = re.compile(r"tgt|trg|target|dec|output")
 
@@ -136,8 +137,10 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
             f"the weights have {len(embeddings)} embeddings and {len(outputs)} output layers with a bias, matrices of "
             f"{width} columns outside the layers; name them in the mapping. {_DRAFT}"
         )
-    if not outputs and len(embeddings) > 1:  # an output layer without bias comes last
-        outputs.append(embeddings.pop())
+    without_bias = [name for name in embeddings if not _IS_EMBEDDING.search(name.lower())]
+    if not outputs and len(embeddings) > 1 and without_bias:  # an output layer without bias comes last
+        outputs.append(without_bias[-1])
+        embeddings.remove(without_bias[-1])
     source = _named(embeddings, _IS_SOURCE, embeddings[0])
     target = _named([each for each in embeddings if each != source], _IS_TARGET, source)
     learned = [name for name in positions if not _is_sines(state[name], width)]
@@ -256,7 +259,8 @@ def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
 
 def unsaid(mapping: ModelMapping) -> str:
     """Return the values of a proposal that the weights do not say, as a note for the user."""
-    values = ", ".join(f"{name}={getattr(mapping, name)}" for name in _UNSAID)
+    guessed = ("output",) if mapping.output and not mapping.output_bias else ()
+    values = ", ".join(f"{name}={getattr(mapping, name)}" for name in (*guessed, *_UNSAID))
     return f"the weights do not say {values}: check them, and compare outputs with the model's"
 
 

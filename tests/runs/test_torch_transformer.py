@@ -177,6 +177,29 @@ def test_the_proposal_is_right_for_eight_of_ten(tmp_path):
     assert len(right) == 8
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_an_embedding_is_not_taken_for_the_output_layer(tmp_path, tied):
+    """Logits by F.linear with the target's embedding leave no output layer in the state dict, whose order is any."""
+    torch.manual_seed(0)
+    model = Model(TUTORIAL, positions=Sines, bias=False, tied=tied).eval()
+    state = model.state_dict()
+    matrix = state.pop("generator.weight")
+    if not tied:
+        state = {"generator.weight": matrix, **state}
+    output = "tgt_tok_emb.weight" if tied else "generator.weight"
+    proposed = propose(state)
+    assert (proposed.output, proposed.source_embedding, proposed.target_embedding) == (
+        output,
+        "src_tok_emb.weight",
+        "tgt_tok_emb.weight",
+    )
+    torch.save(state, tmp_path / "model.pt")
+    (tmp_path / "mapping.yaml").write_text(mapping_to_yaml(proposed))
+    assert difference(model, tmp_path / "model.pt", tmp_path / "mapping.yaml", tmp_path / "runs") < 1e-5
+    _, notes = import_model(tmp_path / "runs", tmp_path / "model.pt")
+    assert f"do not say output={output}, num_heads=8" in notes[0]
+
+
 def test_the_command_proposes_a_mapping_and_uses_it(tmp_path, capsys):
     torch.save({"model_state_dict": make("batch-first").state_dict(), "epoch": 3}, tmp_path / "model.pt")
     (tmp_path / "src.txt").write_text(
