@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from torch import nn
 
+from core.config.counting import counted
 from core.config.preset import (
     ADDED_PRESETS,
     PLUGIN_FILES,
@@ -26,7 +27,7 @@ from core.config.preset import (
     set_section_classes,
 )
 from core.config.sections import BLOCKS, BlockKind, Section
-from core.config.tasks import TaskSection
+from core.config.tasks import SequencesConfig, TaskSection
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.metrics import METRIC_NAME, METRICS
 from core.models.attention import MultiHeadAttention
@@ -81,6 +82,15 @@ def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
                 raise PluginError(
                     f"task.family={family_of(section)!r} built a {type(made).__name__}, which must be a Task"
                 )
+            from core.tasks.sequences import SequenceTask  # here, because other tasks do not need it
+
+            if isinstance(made, SequenceTask) and isinstance(config, SequencesConfig):
+                drawn = len(made.src_vocab.symbols)
+                if drawn != config.num_symbols:
+                    raise PluginError(
+                        f"task.family={family_of(section)!r} draws from {counted(drawn, 'symbol')}, and its settings "
+                        f"have num_symbols={config.num_symbols}; they must be equal"
+                    )
             return made
 
         _add_family("task", section)

@@ -24,6 +24,8 @@ from core.runs.model_card import model_card
 from core.runs.plugin_versions import changed_plugins, missing_plugins
 from core.storage.errors import InputError, LabError
 from core.tasks import TASKS, build_task, fixed_pairs
+from core.tasks.sequences import SequenceTask
+from core.text.vocab import Vocab
 from core.training.history import EVALUATION_COLUMNS, TRAINING_COLUMNS, History
 from tests.support.command_output import last_json
 
@@ -273,6 +275,34 @@ def test_what_builds_another_thing_is_refused(tiny):
         plugins.PluginError, match=r"model.attention_block='none' built a Identity, which must be a core"
     ):
         lab.train(tiny, changes={"model.attention_block": "none"})
+
+
+@pytest.mark.parametrize(
+    ("symbols", "transform", "message"),
+    [
+        (
+            "aeiou",
+            "rotate",
+            r"transform='rotate' is not one of reverse, copy, sort, deduplicate; a task with",
+        ),
+        ("aeiou", sorted, r"transform=<built-in function sorted> is not one of"),
+        ("aeio", "copy", r"task.family='mine' draws from 4 symbols, and its settings have num_symbols=5; they must be"),
+        ("", "copy", r"draws from 0 symbols, and its settings have num_symbols=5"),
+    ],
+)
+def test_a_sequence_task_that_its_settings_do_not_describe_is_refused(tiny, root, symbols, transform, message):
+    class Mine(SequencesConfig):
+        num_symbols: ClassVar[int] = 5
+        family: Literal["mine"] = "mine"
+        transform: Literal["mine"] = "mine"
+
+    @plugins.task(Mine)
+    def build(config):
+        return SequenceTask(Vocab(symbols), transform=transform, min_length=3, max_length=5, candidates=["a e i"])
+
+    with pytest.raises(LabError, match=message):
+        lab.train(tiny, changes={"task.family": "mine", "task.transform": "mine"}, root=root)
+    assert not list(root.glob("*"))
 
 
 def test_a_cell_of_a_notebook_may_run_twice_and_the_second_counts():
