@@ -80,7 +80,7 @@ def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
             made = build(config)
             if not isinstance(made, Task):
                 raise PluginError(
-                    f"task.family={family_of(section)!r} built a {type(made).__name__}, which must be a Task"
+                    f"task.family={family_of(section)!r} built {_kind_of(made)}; it must be a core.tasks.Task"
                 )
             from core.tasks.sequences import SequenceTask  # here, because other tasks do not need it
 
@@ -137,8 +137,8 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
         def checked(config: Section, generator: Any, *sizes: int) -> nn.Module:
             made, base = build(config, generator, *sizes), _BASES[kind]
             if not isinstance(made, base):
-                built, needed = type(made).__name__, f"{base.__module__}.{base.__name__}"
-                raise PluginError(f"model.{kind}_block={name!r} built a {built}, which must be a {needed}")
+                needed = "torch.nn.Module" if base is nn.Module else f"{base.__module__}.{base.__name__}"
+                raise PluginError(f"model.{kind}_block={name!r} built {_kind_of(made)}; it must be a {needed}")
             return made
 
         _claim(f"{kind} block", name, _module_of(build), exists=name in BLOCKS[kind])
@@ -146,6 +146,10 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
         return build
 
     return register
+
+
+def _kind_of(made: Any) -> str:
+    return f"an object of class {type(made).__name__}"
 
 
 def metric(name: str) -> Callable[[_Registered], _Registered]:

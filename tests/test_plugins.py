@@ -269,12 +269,18 @@ def test_what_builds_another_thing_is_refused(tiny):
 
     plugins.task(Mine)(lambda config: "no task")
     plugins.block("attention", "none")(lambda config, generator: torch.nn.Identity())
-    with pytest.raises(plugins.PluginError, match=r"task.family='mine' built a str, which must be a Task"):
+    with pytest.raises(
+        plugins.PluginError, match=r"task.family='mine' built an object of class str; it must be a core.tasks"
+    ):
         build_task(tiny.with_changes({"task.family": "mine", "task.transform": "copy"}).task)
     with pytest.raises(
-        plugins.PluginError, match=r"model.attention_block='none' built a Identity, which must be a core"
+        plugins.PluginError,
+        match=r"model.attention_block='none' built an object of class Identity; it must be a core.models.attention.Mul",
     ):
         lab.train(tiny, changes={"model.attention_block": "none"})
+    plugins.block("norm", "none")(lambda config, generator: torch.zeros_like)
+    with pytest.raises(plugins.PluginError, match=r"built an object of class .*; it must be a torch.nn.Module$"):
+        lab.train(tiny, changes={"model.norm_block": "none"})
 
 
 @pytest.mark.parametrize(
