@@ -17,6 +17,9 @@ from core.config.preset import LoadedPlugin, section_classes
 from core.config.sections import BLOCKS
 from core.config.tasks import SequencesConfig
 from core.evaluation.metrics import METRICS
+from core.models.attention import MultiHeadAttention
+from core.models.layers import FeedForward
+from core.models.positions import NO_POSITIONS
 from core.runs import RunError, RunFolder, check_resumable
 from core.runs.info import recorded_plugin
 from core.runs.load import load_run
@@ -281,6 +284,49 @@ def test_what_builds_another_thing_is_refused(tiny):
     plugins.block("norm", "none")(lambda config, generator: torch.zeros_like)
     with pytest.raises(plugins.PluginError, match=r"built an object of class .*; it must be a torch.nn.Module$"):
         lab.train(tiny, changes={"model.norm_block": "none"})
+
+
+class Fused(MultiHeadAttention):
+    def attend(self, query, keys_values, mask, bias=None):
+        return torch.nn.functional.scaled_dot_product_attention(query, *keys_values, attn_mask=mask)
+
+
+class WithoutHeads(MultiHeadAttention):
+    def forward(self, x, keys_values, mask=None, positions=NO_POSITIONS):
+        z = self.attend(self._split_heads(self.w_q(x)), keys_values, self.hook_mask(mask))
+        return self.hook_out(self.w_o(z.transpose(1, 2).flatten(2)))
+
+
+class WithoutMask(MultiHeadAttention):
+    def forward(self, x, keys_values, mask=None, positions=NO_POSITIONS):
+        z = self.hook_z(self.attend(self._split_heads(self.w_q(x)), keys_values, mask))
+        return self.hook_out(self.w_o(z.transpose(1, 2).flatten(2)))
+
+
+class Plain(FeedForward):
+    def forward(self, x):
+        return self.narrow(torch.relu(self.hook_post(self.widen(x))))
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "point"),
+    [
+        ("attention", Fused, "hook_pattern"),
+        ("attention", WithoutHeads, "hook_z"),
+        ("attention", WithoutMask, "hook_mask"),
+        ("feed_forward", Plain, "hook_out"),
+    ],
+)
+@pytest.mark.parametrize("family", ["transformer", "decoder-only"])
+def test_a_block_that_forgets_a_hook_point_is_refused(tiny, root, kind, block, point, family):
+    def build(config, generator):
+        sizes = (config.d_model, config.num_heads, config.dropout) if kind == "attention" else (config,)
+        return block(*sizes, generator)
+
+    plugins.block(kind, "mine")(build)
+    with pytest.raises(InputError, match=f"^model.{kind}_block='mine' does not call {point}, as its base class does"):
+        lab.train(tiny, changes={f"model.{kind}_block": "mine", "model.family": family}, root=root)
+    assert not list(root.glob("*"))
 
 
 @pytest.mark.parametrize(
