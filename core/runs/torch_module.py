@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from core.config.counting import counted
 from core.interpret.any_module.calling import checked_number
 from core.models.positions import sinusoidal_positions
 from core.runs.imported_model import ImportedModel
@@ -77,7 +78,7 @@ def read_module(batch: ModuleBatch) -> tuple[ImportedModel, tuple[str, ...]]:
     imported = read_torch_model(mapping, state, batch.names)
     difference = compare(imported, mapping, sizes, trace, subject)
     doubts = [*special.doubts, *beside]
-    compared = f"logits equal the original's on {len(subject.src)} pairs, by {difference:.1g} at most"
+    compared = f"logits equal the original's on {counted(len(subject.src), 'pair')}, by {difference:.1g} at most"
     return replace(imported, notes=(compared, f"ids of special tokens: {special}", *doubts, *imported.notes)), tuple(
         doubts
     )

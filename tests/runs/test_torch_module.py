@@ -146,6 +146,8 @@ def test_time_first_ids_and_names_of_tokens_are_taken(tmp_path: Path):
     names = {name: at for at, name in enumerate(["<unk>", "<pad>", "<s>", "</s>", *"abcdefghijklmno", " "])}
     run = lab.import_model(forward, src, tgt_in, model=model, root=tmp_path, source_tokens=names, unk=0)
     assert run.trained().decode("ab c").source_labels[:5] == ["<BOS>", "a", "b", "\u2581", "c"]
+    one = lab.import_model(forward, src[:, :1], tgt_in[:, :1], model=model, root=tmp_path, pad=1, bos=2, eos=3)
+    assert "equal the original's on 1 pair, by" in one.info.message
 
 
 def own_attention() -> nn.Module:

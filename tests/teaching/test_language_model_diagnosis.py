@@ -259,8 +259,9 @@ def test_without_special_tokens_what_needs_them_is_gray(ids: torch.Tensor):
     assert "pad= was not passed" in reasons["PAD after the target"]
     with pytest.raises(InputError, match="bos and eos must be passed"):
         lab.diagnose(Model(), ids, ids, pad=PAD)
-    with pytest.raises(InputError, match="a language model needs 4 or more"):
-        lab.diagnose(Model(), None, ids[:, :3], loss=right)
+    for length, counted in ((1, "1 token"), (3, "3 tokens")):
+        with pytest.raises(InputError, match=f"a sequence of {counted}; a language model needs 4 or more"):
+            lab.diagnose(Model(), None, ids[:, :length], loss=right)
 
 
 def test_a_model_that_returns_the_last_logits_only_is_not_examined(ids: torch.Tensor):

@@ -2,6 +2,7 @@
 
 import torch
 
+from core.config.counting import counted
 from core.interpret.any_module.attention_calls import AttentionCall, record_torch_attention
 from core.interpret.any_module.calling import checked_ids
 from core.interpret.any_module.function_calls import FunctionCalls
@@ -29,7 +30,9 @@ class LanguageModel(AnyModel):
         ids = self.turned(checked_ids("tgt", given))
         shortest = int(lengths(ids, self.special.tgt_pad).min())
         if shortest < SHORTEST:
-            raise InputError(f"tgt has a sequence of {shortest} tokens; a language model needs {SHORTEST} or more")
+            raise InputError(
+                f"tgt has a sequence of {counted(shortest, 'token')}; a language model needs {SHORTEST} or more"
+            )
         self.ids, num_prompt = ids, shortest // 2
         self.src, self.tgt = ids[:, :num_prompt], ids[:, num_prompt:]
 
