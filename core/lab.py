@@ -4,7 +4,7 @@ docs/python.md shows every name of ``__all__``; they stay as they are from versi
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,8 +152,8 @@ def import_model(
     model: "torch.nn.Module | None" = None,
     name: str | None = None,
     root: Root = DEFAULT_ROOT,
-    source_tokens: Sequence[str] | Mapping[str, int] = (),
-    target_tokens: Sequence[str] | Mapping[str, int] = (),
+    source_tokens: Iterable[str] | Mapping[str, int] = (),
+    target_tokens: Iterable[str] | Mapping[str, int] = (),
     pairs: str | Path | None = None,
     batch_first: bool | None = None,
     pad: int | None = None,
@@ -196,7 +196,7 @@ def import_model(
 
     special = {"pad": pad, "bos": bos, "eos": eos, "unk": unk}
     special |= {"src_pad": src_pad, "src_bos": src_bos, "src_eos": src_eos}
-    names = tokens_by_id(source_tokens), tokens_by_id(target_tokens)
+    names = tokens_by_id("source_tokens", source_tokens), tokens_by_id("target_tokens", target_tokens)
     batch = ModuleBatch(module, src, tgt_in, model=model, batch_first=batch_first, special=special, names=names)
     folder, doubts = import_module(Path(root), batch, name=name, pairs=None if pairs is None else Path(pairs))
     for doubt in doubts:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 
 from torch import nn
 
+from core.config.counting import counted
 from core.config.preset import (
     ADDED_PRESETS,
     PLUGIN_FILES,
@@ -26,7 +27,7 @@ from core.config.preset import (
     set_section_classes,
 )
 from core.config.sections import BLOCKS, BlockKind, Section
-from core.config.tasks import TaskSection
+from core.config.tasks import SequencesConfig, TaskSection
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.metrics import METRIC_NAME, METRICS
 from core.models.attention import MultiHeadAttention
@@ -79,8 +80,17 @@ def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
             made = build(config)
             if not isinstance(made, Task):
                 raise PluginError(
-                    f"task.family={family_of(section)!r} built a {type(made).__name__}, which must be a Task"
+                    f"task.family={family_of(section)!r} built {_kind_of(made)}; it must be a core.tasks.Task"
                 )
+            from core.tasks.sequences import SequenceTask  # here, because other tasks do not need it
+
+            if isinstance(made, SequenceTask) and isinstance(config, SequencesConfig):
+                drawn = len(made.src_vocab.symbols)
+                if drawn != config.num_symbols:
+                    raise PluginError(
+                        f"task.family={family_of(section)!r} draws from {counted(drawn, 'symbol')}, and its settings "
+                        f"have num_symbols={config.num_symbols}; they must be equal"
+                    )
             return made
 
         _add_family("task", section)
@@ -127,8 +137,8 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
         def checked(config: Section, generator: Any, *sizes: int) -> nn.Module:
             made, base = build(config, generator, *sizes), _BASES[kind]
             if not isinstance(made, base):
-                built, needed = type(made).__name__, f"{base.__module__}.{base.__name__}"
-                raise PluginError(f"model.{kind}_block={name!r} built a {built}, which must be a {needed}")
+                needed = "torch.nn.Module" if base is nn.Module else f"{base.__module__}.{base.__name__}"
+                raise PluginError(f"model.{kind}_block={name!r} built {_kind_of(made)}; it must be a {needed}")
             return made
 
         _claim(f"{kind} block", name, _module_of(build), exists=name in BLOCKS[kind])
@@ -136,6 +146,10 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
         return build
 
     return register
+
+
+def _kind_of(made: Any) -> str:
+    return f"an object of class {type(made).__name__}"
 
 
 def metric(name: str) -> Callable[[_Registered], _Registered]:

@@ -17,6 +17,9 @@ from core.config.preset import LoadedPlugin, section_classes
 from core.config.sections import BLOCKS
 from core.config.tasks import SequencesConfig
 from core.evaluation.metrics import METRICS
+from core.models.attention import MultiHeadAttention
+from core.models.layers import FeedForward
+from core.models.positions import NO_POSITIONS
 from core.runs import RunError, RunFolder, check_resumable
 from core.runs.info import recorded_plugin
 from core.runs.load import load_run
@@ -24,6 +27,8 @@ from core.runs.model_card import model_card
 from core.runs.plugin_versions import changed_plugins, missing_plugins
 from core.storage.errors import InputError, LabError
 from core.tasks import TASKS, build_task, fixed_pairs
+from core.tasks.sequences import SequenceTask
+from core.text.vocab import Vocab
 from core.training.history import EVALUATION_COLUMNS, TRAINING_COLUMNS, History
 from tests.support.command_output import last_json
 
@@ -267,12 +272,89 @@ def test_what_builds_another_thing_is_refused(tiny):
 
     plugins.task(Mine)(lambda config: "no task")
     plugins.block("attention", "none")(lambda config, generator: torch.nn.Identity())
-    with pytest.raises(plugins.PluginError, match=r"task.family='mine' built a str, which must be a Task"):
+    with pytest.raises(
+        plugins.PluginError, match=r"task.family='mine' built an object of class str; it must be a core.tasks"
+    ):
         build_task(tiny.with_changes({"task.family": "mine", "task.transform": "copy"}).task)
     with pytest.raises(
-        plugins.PluginError, match=r"model.attention_block='none' built a Identity, which must be a core"
+        plugins.PluginError,
+        match=r"model.attention_block='none' built an object of class Identity; it must be a core.models.attention.Mul",
     ):
         lab.train(tiny, changes={"model.attention_block": "none"})
+    plugins.block("norm", "none")(lambda config, generator: torch.zeros_like)
+    with pytest.raises(plugins.PluginError, match=r"built an object of class .*; it must be a torch.nn.Module$"):
+        lab.train(tiny, changes={"model.norm_block": "none"})
+
+
+class Fused(MultiHeadAttention):
+    def attend(self, query, keys_values, mask, bias=None):
+        return torch.nn.functional.scaled_dot_product_attention(query, *keys_values, attn_mask=mask)
+
+
+class WithoutHeads(MultiHeadAttention):
+    def forward(self, x, keys_values, mask=None, positions=NO_POSITIONS):
+        z = self.attend(self._split_heads(self.w_q(x)), keys_values, self.hook_mask(mask))
+        return self.hook_out(self.w_o(z.transpose(1, 2).flatten(2)))
+
+
+class WithoutMask(MultiHeadAttention):
+    def forward(self, x, keys_values, mask=None, positions=NO_POSITIONS):
+        z = self.hook_z(self.attend(self._split_heads(self.w_q(x)), keys_values, mask))
+        return self.hook_out(self.w_o(z.transpose(1, 2).flatten(2)))
+
+
+class Plain(FeedForward):
+    def forward(self, x):
+        return self.narrow(torch.relu(self.hook_post(self.widen(x))))
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "point"),
+    [
+        ("attention", Fused, "hook_pattern"),
+        ("attention", WithoutHeads, "hook_z"),
+        ("attention", WithoutMask, "hook_mask"),
+        ("feed_forward", Plain, "hook_out"),
+    ],
+)
+@pytest.mark.parametrize("family", ["transformer", "decoder-only"])
+def test_a_block_that_forgets_a_hook_point_is_refused(tiny, root, kind, block, point, family):
+    def build(config, generator):
+        sizes = (config.d_model, config.num_heads, config.dropout) if kind == "attention" else (config,)
+        return block(*sizes, generator)
+
+    plugins.block(kind, "mine")(build)
+    with pytest.raises(InputError, match=f"^model.{kind}_block='mine' does not call {point}, as its base class does"):
+        lab.train(tiny, changes={f"model.{kind}_block": "mine", "model.family": family}, root=root)
+    assert not list(root.glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("symbols", "transform", "message"),
+    [
+        (
+            "aeiou",
+            "rotate",
+            r"transform='rotate' is not one of reverse, copy, sort, deduplicate; a task with",
+        ),
+        ("aeiou", sorted, r"transform=<built-in function sorted> is not one of"),
+        ("aeio", "copy", r"task.family='mine' draws from 4 symbols, and its settings have num_symbols=5; they must be"),
+        ("", "copy", r"draws from 0 symbols, and its settings have num_symbols=5"),
+    ],
+)
+def test_a_sequence_task_that_its_settings_do_not_describe_is_refused(tiny, root, symbols, transform, message):
+    class Mine(SequencesConfig):
+        num_symbols: ClassVar[int] = 5
+        family: Literal["mine"] = "mine"
+        transform: Literal["mine"] = "mine"
+
+    @plugins.task(Mine)
+    def build(config):
+        return SequenceTask(Vocab(symbols), transform=transform, min_length=3, max_length=5, candidates=["a e i"])
+
+    with pytest.raises(LabError, match=message):
+        lab.train(tiny, changes={"task.family": "mine", "task.transform": "mine"}, root=root)
+    assert not list(root.glob("*"))
 
 
 def test_a_cell_of_a_notebook_may_run_twice_and_the_second_counts():

@@ -6,6 +6,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from core.config.sections import (
+    BlocksConfig,
     DecoderOnlyConfig,
     EncoderOnlyConfig,
     GRUConfig,
@@ -36,10 +37,17 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
     Args:
         generator: source of the initial weights and, in training, of dropout. The model is on its device, but initial
             weights are drawn on the CPU, so a seed gives the same weights on every device.
+
+    Raises:
+        InputError: a plugin's block does not call a hook point of its base class.
     """
     from core.models.initialization import initialize  # loading a run does not need it
 
     model = assemble_model(config, task, generator)
+    if isinstance(config, BlocksConfig) and config.own_blocks:
+        from core.models.own_blocks import check_hook_points  # plugins only
+
+        check_hook_points(model, config)
     on_cpu = generator.device.type == "cpu"
     source = generator if on_cpu else torch.Generator().manual_seed(generator.initial_seed())
     gains = {name: getattr(config, name, 1.0) for name in ("embedding_gain", "sublayer_gain")}  # a GRU has neither

@@ -13,17 +13,33 @@ Names follow TransformerLens where it has the point (``hook_q``, ``hook_attn_sco
 cross-attention. ``hook_names(model)`` lists all.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from types import MappingProxyType
 
 import torch
 from torch import nn
 
+from core.storage.error_messages import short_repr
+from core.storage.errors import InputError
+
 Hook = Callable[[torch.Tensor], torch.Tensor | None]  # returns a replacement, or None to leave the tensor as it is
 
-_hooks: ContextVar[Mapping[str, tuple[Hook, ...]]] = ContextVar("hooks", default=MappingProxyType({}))
+
+class _Active(dict[str, tuple[Hook, ...]]):
+    """The hooks of a block by the names of their points.
+
+    Attributes:
+        called: the names of the points of each model that the block has called.
+    """
+
+    def __init__(self, by_name: Mapping[str, tuple[Hook, ...]]) -> None:
+        super().__init__(by_name)
+        self.called: set[frozenset[str]] = set()
+
+
+_hooks: ContextVar[_Active] = ContextVar("hooks", default=_Active({}))  # noqa: B039 - never changed
 _step: ContextVar[int] = ContextVar("step", default=0)
 
 
@@ -34,13 +50,14 @@ class HookPoint:
 
     Attributes:
         name: path of the module and the point in the model, set by ``name_hook_points``.
+        names: those of all points of the model.
         permanent: a hook that is part of the model, such as a bug to be studied; it runs before those of the call.
     """
 
-    __slots__ = ("name", "permanent")
+    __slots__ = ("name", "names", "permanent")
 
     def __init__(self) -> None:
-        self.name = ""
+        self.name, self.names = "", frozenset[str]()
         self.permanent: Hook | None = None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -50,6 +67,8 @@ class HookPoint:
             return x
         if self.permanent is not None:
             x = _replaced(x, self.permanent)
+        if active:
+            active.called.add(self.names)
         for hook in active.get(self.name, ()):
             x = _replaced(x, hook)
         return x
@@ -64,9 +83,13 @@ class HookPoint:
 def hooks(by_name: Mapping[str, Hook]) -> Iterator[None]:
     """Run hooks at the points of these names inside the block, after those of enclosing blocks.
 
-    Only calls of this thread are affected. Names that a model does not have are ignored; see ``hook_names``.
+    Only calls of this thread are affected.
+
+    Raises:
+        InputError: the block called models, and none of them has a point of one of these names; see ``hook_names``.
     """
-    active = dict(_hooks.get())
+    outer = _hooks.get()
+    active = _Active(outer)
     for name, hook in by_name.items():
         active[name] = (*active.get(name, ()), hook)
     token = _hooks.set(active)
@@ -74,6 +97,21 @@ def hooks(by_name: Mapping[str, Hook]) -> Iterator[None]:
         yield
     finally:
         _hooks.reset(token)
+        if outer:
+            outer.called |= active.called
+    _check_names(by_name, active.called)
+
+
+def _check_names(names: Iterable[str], called: set[frozenset[str]]) -> None:
+    """Raise InputError for a name that no called model has; points outside a model have no names to compare with."""
+    known = frozenset[str]().union(*called)
+    for name in names if known else ():
+        if name not in known:
+            nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0)[0]
+            raise InputError(
+                f"hooks: no model that was called has a point {short_repr(name, 100)}; the nearest name is "
+                f"{nearest!r}, and hook_names(model) lists all"
+            )
 
 
 class CallContext:
@@ -81,7 +119,7 @@ class CallContext:
 
     def __init__(self) -> None:
         self._active, self._number = _hooks.get(), _step.get()
-        self._tokens: list[tuple[Token[Mapping[str, tuple[Hook, ...]]], Token[int]]] = []
+        self._tokens: list[tuple[Token[_Active], Token[int]]] = []
 
     def __enter__(self) -> None:
         self._tokens.append((_hooks.set(self._active), _step.set(self._number)))
@@ -94,8 +132,10 @@ class CallContext:
 
 def name_hook_points(model: nn.Module) -> None:
     """Give every hook point of a model its name: path of the module, dot, attribute."""
-    for name, point in _points(model):
-        point.name = name
+    points = dict(_points(model))
+    names = frozenset(points)
+    for name, point in points.items():
+        point.name, point.names = name, names
 
 
 def hooks_are_active() -> bool:

@@ -167,9 +167,12 @@ class _LayerWeights:
 
 
 def _norm_function(norm: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the function of a norm: for a layer norm the operation, since calling the module takes twice as long."""
+    """Return the function of a norm on (B, D): for a layer norm the operation, since calling it takes twice as long.
+
+    Other modules get (B, 1, D), as from the model: a plug-in's may do something else with two dimensions.
+    """
     if type(norm) is not nn.LayerNorm or norm._forward_hooks or norm._forward_pre_hooks or "forward" in vars(norm):
-        return norm
+        return lambda x: norm(x[:, None])[:, 0]
     return lambda x: torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 

@@ -1,6 +1,5 @@
 """Read GPT-2 (Radford et al. 2019) from folders in Hugging Face's format."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +18,7 @@ from core.storage.error_messages import short_repr
 _Size = Annotated[int, Field(ge=1)]
 _Dropout = Annotated[float, Field(ge=0, le=0.9)]
 _TABLE, _POSITIONS, _OUTPUT = "wte.weight", "wpe.weight", "lm_head.weight"
-_MASK = re.compile(r"h\.\d+\.attn\.(masked_)?bias")  # buffers of older files
+_MASK = r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias"  # buffers of older files
 _NAMES = {  # ours → theirs, in a layer; their matrices are transposed
     "self_attention.w_o": "attn.c_proj",
     "feed_forward.widen": "mlp.c_fc",
@@ -51,7 +50,7 @@ class _GPT2Config(BaseModel):
 def read(folder: Path, document: dict[str, Any], generation: dict[str, Any], languages: Languages) -> ImportedModel:
     """Read a model; see ``core.runs.hugging_face.read_folder``."""
     theirs = parsed(document, _GPT2Config)
-    state = {name.removeprefix("transformer."): tensor for name, tensor in read_weights(folder).items()}
+    state = {name.removeprefix("transformer."): tensor for name, tensor in read_weights(folder, _MASK).items()}
     size, eos = theirs.vocab_size, theirs.eos_token_id
     if eos >= size:
         raise ModelImportError(f"config.json: eos_token_id={eos} must be below vocab_size={size}")
@@ -122,7 +121,7 @@ def _weights(
         for name, matrix, bias in zip("qkv", matrices, biases, strict=True):
             weights[f"layers.{number}.self_attention.w_{name}.weight"] = matrix.clone()
             weights[f"layers.{number}.self_attention.w_{name}.bias"] = bias.clone()
-    if unused := sorted(name for name in state.keys() - used if not _MASK.fullmatch(name)):
+    if unused := sorted(state.keys() - used):
         raise ModelImportError(f"tensor {short_repr(unused[0], 100)} belongs to no part of a GPT-2 model")
     with torch.device("meta"):
         expected = DecoderOnly(config, 4, 4).state_dict()

@@ -43,8 +43,9 @@ def read_folder(folder: Path, languages: Languages = (None, None)) -> ImportedMo
     document = generation | {k: v for k, v in read_json(folder / "config.json").items() if v is not None}
     kind = document.get("model_type")
     if not isinstance(kind, str) or kind not in READERS:
+        problem = "is missing" if kind is None else f"= {short_repr(kind)} is not supported"
         raise ModelImportError(
-            f"config.json: model_type={short_repr(str(kind))} cannot be imported; these can: {', '.join(READERS)}. "
+            f"config.json: model_type {problem}; supported are {', '.join(READERS)}. "
             "lab.diagnose(model, src, tgt, …) examines any encoder-decoder"
         )
     if any(languages) and kind not in MULTILINGUAL:

@@ -9,7 +9,7 @@ import torch
 from core.runs.imported_model import NEVER
 from core.runs.model_files import ModelImportError
 from core.runs.tokenizer_files import NamedVocabulary, id_tokenizer
-from core.text.subwords import SubwordTokenizer, SubwordTokenizers
+from core.text.subwords import MAX_PIECES, SubwordTokenizer, SubwordTokenizers
 from core.text.vocab import BOS_ID
 
 Languages = tuple[str | None, str | None]
@@ -60,9 +60,11 @@ class Tokens:
             languages: the languages of a model whose sources and answers begin with one; None for other models.
 
         Raises:
-            ModelImportError: a language is missing, or the tokenizer does not have it.
+            ModelImportError: a vocabulary is too large, a language is missing, or the tokenizer does not have it.
             SubwordError: the tokenizer has pieces that cannot be used.
         """
+        if max(sizes) > MAX_PIECES:
+            raise ModelImportError(f"the vocabulary has {max(sizes):,} tokens; the limit is {MAX_PIECES:,}")
         pad, eos, first, start = ids
         is_copied = first != start or start in (pad, eos)
         special = [pad, eos] if is_copied else [pad, start, eos]

@@ -4,6 +4,7 @@ Only the local user's own files are read here. Nothing is unpickled but tensors,
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from core.storage.errors import LabError
 
 MAX_MODEL_BYTES = 4 * 1024**3
 _SINES_ROUNDING = 2.5e-3  # bfloat16 rounds numbers up to 1 by at most 2 ** -9
+_FORMATS = torch.float32, torch.float16, torch.bfloat16, torch.float64
+_NAME_SHOWN = 100  # characters of a tensor's name, in a message
 _STATE_KEYS = "model_state_dict", "state_dict", "model"  # of checkpoints that hold more than weights
 
 
@@ -25,11 +28,14 @@ class ModelImportError(LabError):
     """A model cannot be imported; the message names the file or field, its value, and the rule."""
 
 
-def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+def read_weights(folder: Path, ignored: str = "") -> dict[str, torch.Tensor]:
     """Return the tensors of a folder in float32.
 
+    Args:
+        ignored: a regular expression for the whole names of tensors that are no weights.
+
     Raises:
-        ModelImportError: there are none, they are damaged or too large, or not all of them are finite numbers.
+        ModelImportError: there are none, they are damaged or too large, or ``check_weight`` refuses one.
     """
     files = _weight_files(folder)
     size = sum(file.stat().st_size for file in files if file.is_file())
@@ -38,10 +44,26 @@ def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     state: dict[str, torch.Tensor] = {}
     for file in files:
         state |= _read_tensors(file)
+    state = {name: tensor for name, tensor in state.items() if not re.fullmatch(ignored, name)}
     for name, tensor in state.items():
-        if not tensor.isfinite().all():
-            raise ModelImportError(f"tensor {short_repr(name, 100)} has values that are not finite")
+        check_weight(name, tensor)
     return {name: tensor.float() for name, tensor in state.items()}
+
+
+def check_weight(name: str, tensor: torch.Tensor) -> None:
+    """Raise ModelImportError unless a tensor has the floating-point numbers of a weight, all of them finite."""
+    if tensor.dtype not in _FORMATS:
+        formats = ", ".join(map(_short_name, _FORMATS[:-1]))
+        raise ModelImportError(
+            f"tensor {short_repr(name, _NAME_SHOWN)} has dtype {_short_name(tensor.dtype)}; a weight must be "
+            f"{formats} or {_short_name(_FORMATS[-1])}"
+        )
+    if not tensor.isfinite().all():
+        raise ModelImportError(f"tensor {short_repr(name, _NAME_SHOWN)} has values that are not finite")
+
+
+def _short_name(kind: torch.dtype | torch.layout) -> str:
+    return str(kind).removeprefix("torch.")
 
 
 def read_state_dict(file: Path) -> dict[str, torch.Tensor]:
@@ -78,7 +100,7 @@ def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
     except FileNotFoundError as error:
         raise ModelImportError(f"{file.name} is missing") from error
     except (OSError, SafetensorError, RuntimeError, ValueError, EOFError) as error:
-        raise ModelImportError(f"{file.name} cannot be read: {str(error)[:200]}") from error
+        raise ModelImportError(f"{file.name} cannot be read: {str(error)[:200] or 'it is empty or cut off'}") from error
     except Exception as error:  # weights_only raises pickle's own error for what is not tensors
         raise ModelImportError(
             f"{file.name} has no tensors, or holds more than tensors, and nothing else is loaded; "
@@ -87,11 +109,26 @@ def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
     for key in _STATE_KEYS:
         if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
             state = state[key]
-    if not isinstance(state, Mapping) or not all(isinstance(each, torch.Tensor) for each in state.values()):
+    if not isinstance(state, Mapping) or not all(
+        isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in state.items()
+    ):
         raise ModelImportError(
             f"{file.name} is not a state dict: names of tensors and their values; nor a dictionary that has one under "
             f"{', '.join(map(repr, _STATE_KEYS))}"
         )
+    return _dense(state)
+
+
+def _dense(state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return tensors by name; ModelImportError if the values of one are not stored one by one."""
+    for name, tensor in state.items():
+        forms = {
+            f"quantized ({_short_name(tensor.dtype)})": tensor.is_quantized,
+            f"sparse ({_short_name(tensor.layout)})": tensor.layout != torch.strided,
+            "on the device meta, which keeps no values": tensor.is_meta,
+        }
+        if form := next((form for form, is_it in forms.items() if is_it), ""):
+            raise ModelImportError(f"tensor {short_repr(name, _NAME_SHOWN)} is {form}; a weight must be a dense tensor")
     return dict(state)
 
 

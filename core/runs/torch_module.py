@@ -21,6 +21,7 @@ from core.runs.model_files import ModelImportError
 from core.runs.module_trace import LAYERS, TOLERANCE, ModuleTrace, compare
 from core.runs.special_ids import SPECIAL, SpecialTokens, rare_end, rare_ids, special_tokens
 from core.runs.torch_transformer import ANY_MODEL, ModelMapping, propose, read_torch_model
+from core.storage.error_messages import short_repr
 from core.storage.errors import InputError
 from core.teaching.doctor.any_model import AnyModel
 from core.teaching.doctor.black_box import SpecialIds
@@ -74,7 +75,7 @@ def read_module(batch: ModuleBatch) -> tuple[ImportedModel, tuple[str, ...]]:
     sizes = len(state[mapping.source_embedding]), len(state[mapping.target_embedding])
     for name, index in batch.special.items():
         _passed(name, index, most=sizes[not name.startswith("src_")] - 1)
-    imported = read_torch_model(mapping, {name: tensor.float() for name, tensor in state.items()}, batch.names)
+    imported = read_torch_model(mapping, state, batch.names)
     difference = compare(imported, mapping, sizes, trace, subject)
     doubts = [*special.doubts, *beside]
     compared = f"logits equal the original's on {counted(len(subject.src), 'pair')}, by {difference:.1g} at most"
@@ -83,14 +84,23 @@ def read_module(batch: ModuleBatch) -> tuple[ImportedModel, tuple[str, ...]]:
     )
 
 
-def tokens_by_id(tokens: Sequence[str] | Mapping[str, int]) -> Sequence[str]:
-    """Return the names of tokens by id; InputError if ids are missing."""
-    if not isinstance(tokens, Mapping):
-        return tokens
-    by_id = {index: name for name, index in tokens.items()}
-    if by_id.keys() != set(range(len(tokens))):
-        raise InputError(f"the {len(tokens):,} ids of the tokens must be 0 to {len(tokens) - 1:,}, each once")
-    return [by_id[index] for index in range(len(by_id))]
+def tokens_by_id(argument: str, tokens: Iterable[str] | Mapping[str, int]) -> list[str]:
+    """Return the names of tokens by id; InputError if ids are missing or a name is no string."""
+    if isinstance(tokens, Mapping):
+        by_id = {index: name for name, index in tokens.items()}
+        if by_id.keys() != set(range(len(tokens))):
+            raise InputError(
+                f"{argument}: the {len(tokens):,} ids of the tokens must be 0 to {len(tokens) - 1:,}, each once"
+            )
+        names = [by_id[index] for index in range(len(by_id))]
+    elif isinstance(tokens, Iterable):
+        names = list(tokens)
+    else:
+        raise InputError(f"{argument}={short_repr(tokens)} must be a list of strings, or a dictionary of their ids")
+    for index, name in enumerate(names):
+        if not isinstance(name, str):
+            raise InputError(f"{argument}: the name of token {index:,} is {short_repr(name)}; it must be a string")
+    return names
 
 
 def _stack(model: nn.Module, kind: type[nn.Module]) -> str:

@@ -16,12 +16,12 @@ from pydantic import Field, ValidationError, model_validator
 from core.config.sections import Activation, Norm, Section, TransformerConfig
 from core.models.transformer import Transformer
 from core.runs.imported_model import ImportedModel, validated
-from core.runs.model_files import ModelImportError, is_sinusoidal
+from core.runs.model_files import ModelImportError, check_weight, is_sinusoidal
 from core.runs.special_ids import proposed_ids, rare_end
 from core.runs.tokenizer_files import id_tokenizer, named_tokenizer, read_lines
 from core.storage import bounded_yaml
 from core.storage.error_messages import short_repr, shortened
-from core.text.subwords import SubwordTokenizer, SubwordTokenizers
+from core.text.subwords import MAX_PIECES, SubwordTokenizer, SubwordTokenizers
 
 Side = Literal["source", "target"]
 _Name = Annotated[str, Field(max_length=200)]
@@ -58,6 +58,7 @@ ANY_MODEL = (
 )
 _DRAFT = "--propose FILE writes a draft to correct, and --mapping FILE imports with it"
 _IS_POSITION = re.compile(r"pos|(^|[._])pe($|[._])")
+_IS_EMBEDDING = re.compile(r"emb|lut|tok|wte|(src|source|tgt|trg|target)\.weight$")
 _IS_SOURCE = re.compile(r"src|source|enc|input")
 _IS_TARGET = re.compile(r"tgt|trg|target|dec|output")
 
@@ -126,7 +127,7 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
             f"each in the mapping. {_DRAFT}"
         )
     encoder, decoder = encoders[0], decoders[0]
-    width = state[decoder + _FIRST].shape[1]
+    width = _width(state, decoder)
     others = _outside(state, encoder, decoder)
     positions = [name for name in others if _IS_POSITION.search(name) and _table(state[name], width) is not None]
     matrices = [name for name in others if name not in positions and tuple(state[name].shape[1:]) == (width,)]
@@ -137,8 +138,10 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
             f"the weights have {len(embeddings)} embeddings and {len(outputs)} output layers with a bias, matrices of "
             f"{width} columns outside the layers; name them in the mapping. {_DRAFT}"
         )
-    if not outputs and len(embeddings) > 1:  # an output layer without bias comes last
-        outputs.append(embeddings.pop())
+    without_bias = [name for name in embeddings if not _IS_EMBEDDING.search(name.lower())]
+    if not outputs and len(embeddings) > 1 and without_bias:  # an output layer without bias comes last
+        outputs.append(without_bias[-1])
+        embeddings.remove(without_bias[-1])
     source = _named(embeddings, _IS_SOURCE, embeddings[0])
     target = _named([each for each in embeddings if each != source], _IS_TARGET, source)
     learned = [name for name in positions if not _is_sines(state[name], width)]
@@ -182,6 +185,17 @@ def _stacks(state: Mapping[str, torch.Tensor]) -> tuple[list[str], list[str]]:
             f"that end with {_FIRST!r}; there must be one of each. {ANY_MODEL}"
         )
     return encoders, decoders
+
+
+def _width(state: Mapping[str, torch.Tensor], decoder: str) -> int:
+    """Return the d_model of a decoder; ModelImportError if its first layer has none."""
+    name = decoder + _FIRST
+    if name not in state:
+        raise ModelImportError(f"tensor {name!r} is missing")
+    shape = tuple(state[name].shape)
+    if len(shape) != 2 or not 0 < 3 * shape[1] == shape[0]:
+        raise ModelImportError(f"tensor {name!r} has shape {shape}, not (3 × d_model, d_model)")
+    return shape[1]
 
 
 def _outside(state: Mapping[str, torch.Tensor], *stacks: str) -> list[str]:
@@ -248,7 +262,8 @@ def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
 
 def unsaid(mapping: ModelMapping) -> str:
     """Return the values of a proposal that the weights do not say, as a note for the user."""
-    values = ", ".join(f"{name}={getattr(mapping, name)}" for name in _UNSAID)
+    guessed = ("output",) if mapping.output and not mapping.output_bias else ()
+    values = ", ".join(f"{name}={getattr(mapping, name)}" for name in (*guessed, *_UNSAID))
     return f"the weights do not say {values}: check them, and compare outputs with the model's"
 
 
@@ -309,14 +324,14 @@ def read_torch_model(
     if torch.equal(output, tgt_table):
         config = config.model_copy(update={"tie_embeddings": "all" if is_one else "output"})
     bias = conversion.tensor(mapping.output_bias, (len(output),)) if mapping.output_bias else torch.zeros(len(output))
-    weights = conversion.layers(config) | {
+    with torch.device("meta"):
+        expected = Transformer(config, len(src_table), len(tgt_table)).state_dict()
+    weights = conversion.layers(config, expected) | {
         "src_embedding.tokens.weight": src_table[rows[0]],
         "tgt_embedding.tokens.weight": tgt_table[rows[1]],
         "output.weight": output[rows[1]],
         "output.bias": bias[rows[1]],
     }
-    with torch.device("meta"):
-        expected = Transformer(config, len(src_table), len(tgt_table)).state_dict()
     weights = {name: weights[name].float().clone() for name in expected}
     tokenizers = SubwordTokenizers(joint=is_shared, source=sides[0], target=None if is_shared else sides[1])
     notes = [note] if (note := rare_end(bias, mapping.eos_id)) else []
@@ -331,32 +346,44 @@ class _Conversion:
     def __init__(self, mapping: ModelMapping, state: Mapping[str, torch.Tensor]) -> None:
         self.mapping, self.state = mapping, state
         self.used: set[str] = set()
-        self.width = self.tensor(mapping.decoder + _FIRST).shape[1]
-        self.has_bias = f"{mapping.decoder}layers.0.linear1.bias" in state
-        self.final_norms = [f"{prefix}norm.weight" in state for prefix in (mapping.encoder, mapping.decoder)]
+        self.width = _width(state, mapping.decoder)
+        self.hidden = self.tensor(f"{mapping.decoder}layers.0.linear1.weight").numel() // self.width
+        stacks = mapping.encoder, mapping.decoder
+        self.without_bias = tuple(stack for stack in stacks if f"{stack}layers.0.linear1.bias" not in state)
+        self.final_norms = [f"{prefix}norm.weight" in state for prefix in stacks]
 
     def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
-        """Return a tensor; ModelImportError if it is missing, of another shape or not finite."""
+        """Return a tensor; ModelImportError if it is missing, of another shape or no weight."""
         if name not in self.state:
             raise ModelImportError(f"tensor {name!r} is missing")
         tensor = self.state[name]
         self.used.add(name)
         if shape is not None and tuple(tensor.shape) != shape:
             raise ModelImportError(f"tensor {name!r} has shape {tuple(tensor.shape)}, not {shape}")
-        if not tensor.isfinite().all():
-            raise ModelImportError(f"tensor {name!r} has values that are not finite")
+        check_weight(name, tensor)
         return tensor
 
-    def part(self, name: str, part: str) -> torch.Tensor:
-        """Return a tensor of a module; a bias that none of these modules has, since bias=False, is zero."""
-        if part == "bias" and not self.has_bias:
-            return torch.zeros(len(self.tensor(f"{name}weight")))
-        return self.tensor(f"{name}{part}")
+    def part(self, name: str, part: str, shape: tuple[int, ...]) -> torch.Tensor:
+        """Return a tensor of a layer or final norm; a bias that is missing, since its stack has bias=False, is zero.
+
+        Raises:
+            ModelImportError: its shape is not that of the first decoder layer's d_model and dim_feedforward.
+        """
+        full = f"{name}{part}"
+        if part == "bias" and full not in self.state and name.startswith(self.without_bias):
+            return torch.zeros(shape)
+        tensor = self.tensor(full)
+        if tuple(tensor.shape) != shape:
+            raise ModelImportError(
+                f"tensor {full!r} has shape {tuple(tensor.shape)}, not {shape}: all layers must have the "
+                f"d_model and dim_feedforward of the decoder's first, {self.width} and {self.hidden}"
+            )
+        return tensor
 
     def unused(self) -> list[str]:
         """Return the names of tensors that nothing has used, but for masks and tables of sines."""
         state = self.state.items()
-        masks = {name for name, tensor in state if tensor.dtype == torch.bool or not tensor.isfinite().all()}
+        masks = {name for name, tensor in state if tensor.dtype == torch.bool or not tensor.float().isfinite().all()}
         sines = {name for name, tensor in state if self.mapping.sines and _is_sines(tensor, self.width)}
         return sorted(self.state.keys() - self.used - masks - sines)
 
@@ -368,6 +395,8 @@ class _Conversion:
         tensor = self.tensor(name)
         if tensor.dim() != 2 or tensor.shape[1] != self.width:
             raise ModelImportError(f"tensor {name!r} has shape {tuple(tensor.shape)}, not (tokens, {self.width})")
+        if len(tensor) > MAX_PIECES:
+            raise ModelImportError(f"{field}={name!r} has {len(tensor):,} tokens; the limit is {MAX_PIECES:,}")
         return tensor
 
     def config(self) -> TransformerConfig:
@@ -381,7 +410,7 @@ class _Conversion:
         options: dict[str, Any] = {
             "d_model": self.width,
             "num_heads": mapping.num_heads,
-            "d_ff": len(self.tensor(f"{mapping.decoder}layers.0.linear1.weight")),
+            "d_ff": self.hidden,
             "num_encoder_layers": self._num_layers(mapping.encoder),
             "num_decoder_layers": self._num_layers(mapping.decoder),
             "max_seq_len": mapping.max_seq_len,
@@ -398,29 +427,31 @@ class _Conversion:
         }
         return validated(options, TransformerConfig)
 
-    def layers(self, config: TransformerConfig) -> dict[str, torch.Tensor]:
-        """Return the tensors of both stacks under our names, and learned positions."""
+    def layers(self, config: TransformerConfig, expected: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the tensors of both stacks under our names, in the shapes of ``expected``, and learned positions."""
         weights: dict[str, torch.Tensor] = {}
         for side, prefix in (("encoder", self.mapping.encoder), ("decoder", self.mapping.decoder)):
             for number in range(self._num_layers(prefix)):
-                weights |= self._layer(side, f"{side}_layers.{number}", f"{prefix}layers.{number}")
+                weights |= self._layer(side, f"{side}_layers.{number}", f"{prefix}layers.{number}", expected)
             if self.final_norms[0]:
-                weights |= {f"{side}_norm.{part}": self.part(f"{prefix}norm.", part) for part in _PARTS}
+                weights |= {f"{side}_norm.{part}": self.part(f"{prefix}norm.", part, (self.width,)) for part in _PARTS}
         if config.positions == "learned":
             for side, name in (("src", self.mapping.source_positions), ("tgt", self.mapping.target_positions)):
                 weights[f"{side}_embedding.positions"] = self._positions(name, config.max_seq_len)
         return weights
 
-    def _layer(self, side: str, ours: str, theirs: str) -> dict[str, torch.Tensor]:
+    def _layer(
+        self, side: str, ours: str, theirs: str, expected: Mapping[str, torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
         """Return the tensors of a layer; one matrix of theirs makes queries, keys and values."""
         weights = {
-            f"{ours}.{name}.{part}": self.part(f"{theirs}.{other}.", part)
+            (key := f"{ours}.{name}.{part}"): self.part(f"{theirs}.{other}.", part, tuple(expected[key].shape))
             for name, other in _LAYER_NAMES[side].items()
             for part in _PARTS
         }
         for name in ("self_attention", "cross_attention")[: 1 + (side == "decoder")]:
-            for part in _PARTS:
-                joined = self.part(f"{theirs}.{_ATTENTION[name]}.in_proj_", part)
+            for part, shape in zip(_PARTS, ((3 * self.width, self.width), (3 * self.width,)), strict=True):
+                joined = self.part(f"{theirs}.{_ATTENTION[name]}.in_proj_", part, shape)
                 for matrix, chunk in zip("qkv", joined.chunk(3), strict=True):
                     weights[f"{ours}.{name}.w_{matrix}.{part}"] = chunk
         return weights

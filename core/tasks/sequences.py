@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
 from core.config.tasks import DigitsConfig, NumbersConfig, WordsConfig, format_range
+from core.storage.error_messages import short_repr
+from core.storage.errors import InputError
 from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask, split_of
 from core.tasks.repetitive import KINDS, MAKERS, kind_of
 from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
@@ -34,6 +36,9 @@ class SequenceTask(Task):
             that name.
         candidates: example inputs as text; those of other lengths are left out.
         eos_in_targets: whether targets end with EOS.
+
+    Raises:
+        InputError: the transform is not one of these, and the subclass does not override the method.
     """
 
     any_length = True
@@ -48,6 +53,8 @@ class SequenceTask(Task):
         candidates: Sequence[str],
         eos_in_targets: bool = True,
     ) -> None:
+        if type(self).source_positions is SequenceTask.source_positions:
+            _check_transform(transform)
         self.src_vocab = self.tgt_vocab = vocab
         self.transform = transform
         self.min_length = min_length
@@ -269,7 +276,11 @@ def source_positions(transform: Transform, symbols: torch.Tensor) -> torch.Tenso
 
     Returns:
         (B, N) int64 indices along N, ``NO_SOURCE`` after the end of the answer.
+
+    Raises:
+        InputError: the transform is none of these.
     """
+    _check_transform(transform)
     positions = torch.arange(symbols.shape[1], device=symbols.device).expand_as(symbols)
     lengths = (symbols != PAD_ID).sum(dim=1, keepdim=True)
     if transform == "reverse":
@@ -284,6 +295,14 @@ def source_positions(transform: Transform, symbols: torch.Tensor) -> torch.Tenso
         order = (~first).long().argsort(dim=1, stable=True)
         return order.masked_fill(positions >= first.sum(dim=1, keepdim=True), NO_SOURCE)
     return positions.masked_fill(positions >= lengths, NO_SOURCE)
+
+
+def _check_transform(transform: str) -> None:
+    if transform not in get_args(Transform):
+        raise InputError(
+            f"transform={short_repr(transform)} is not one of {', '.join(get_args(Transform))}; a task with another "
+            "overrides source_positions"
+        )
 
 
 def first_occurrences(rows: torch.Tensor) -> torch.Tensor:

@@ -31,7 +31,7 @@ _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(NUM_BYTES))
 _SINGLE_BYTES = {bytes([byte]) for byte in range(NUM_BYTES)}
 CHARACTER_COVERAGE = 0.9999  # of the training text; rarer characters are written as bytes
 _MAX_TEXTS = 500_000  # to learn from; more would change the vocabulary little
-_MAX_PIECES, _MAX_PIECE_LENGTH = 300_000, 128
+MAX_PIECES, _MAX_PIECE_LENGTH = 300_000, 128
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -62,12 +62,12 @@ class SubwordTokenizer(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     algorithm: Algorithm | Literal["byte-bpe", "words", "characters"]
-    pieces: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MAX_PIECES)]
+    pieces: Annotated[tuple[str, ...], Field(min_length=1, max_length=MAX_PIECES)]
     scores: tuple[float, ...]
     byte_fallback: bool = True
     normalization: Normalization = "identity"
     remove_extra_whitespaces: bool = False
-    vocabulary: Annotated[tuple[str, ...], Field(max_length=_MAX_PIECES)] = ()
+    vocabulary: Annotated[tuple[str, ...], Field(max_length=MAX_PIECES)] = ()
     has_unk: bool = False
     first_piece: Annotated[str, Field(max_length=_MAX_PIECE_LENGTH)] = ""
 

@@ -11,6 +11,7 @@ from core.models.encoder_only import EncoderOnly
 from core.models.gru import GRUSeq2Seq
 from core.models.hooks import HookPoint, current_step, hook_names, hooks
 from core.models.transformer import Transformer
+from core.storage.errors import InputError
 from tests.support.scripted_models import make_model, random_sequences
 
 SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 24, "max_seq_len": 12}
@@ -116,6 +117,20 @@ def test_hooks_end_with_their_block_also_after_an_error(model, ids):
     with pytest.raises(RuntimeError, match="stop"), hooks({"src_embedding.hook_embed": lambda x: _stop()}):
         model(*ids)
     model(*ids)
+
+
+def test_a_name_that_no_called_model_has_is_refused(model, ids):
+    message = r"has a point 'encoder_layers.9.hook_resid_pre'; the nearest name is 'encoder_layers..\.hook_resid_pre'"
+    with pytest.raises(InputError, match=message), hooks({"encoder_layers.9.hook_resid_pre": torch.zeros_like}):
+        model(*ids)
+    other = make_model(GRUSeq2Seq, d_embedding=8, d_hidden=12).eval()
+    name = next(each for each in hook_names(other) if each not in hook_names(model))
+    with hooks({"encoder_layers.0.hook_resid_pre": torch.zeros_like, name: torch.zeros_like}):
+        with hooks({"encoder_layers.0.hook_resid_post": torch.zeros_like}):
+            model(*ids)
+        other(random_sequences([5]), random_sequences([4]))
+    with hooks({"anything": torch.zeros_like}):
+        pass  # nothing was called
 
 
 def _stop() -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core import plugins
 from core.config.sections import TransformerConfig
 from core.models.hooks import hooks
 from core.models.step_decoder import ColumnCache, SlotCache, StepDecoder, step_decoder
@@ -112,6 +113,31 @@ def test_the_model_decodes_itself_where_a_hook_or_another_block_could_see_the_di
     ):
         other = build(**changes)
         assert step_decoder(other, other.encode(sources()), 1) is None
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@torch.no_grad()
+def test_norm_blocks_of_plugins_get_three_dimensions(own_plugins, norm):
+    shapes = []
+
+    @plugins.block("norm", "recording")
+    class Recording(torch.nn.Module):
+        def __init__(self, config, generator):
+            super().__init__()
+
+        def forward(self, x):
+            shapes.append(tuple(x.shape))
+            return x - x.mean(dim=-1, keepdim=True)
+
+    model, src = build(norm=norm, norm_block="recording"), sources()
+    memory, tgt_in = model.encode(src), torch.randint(4, 20, (5, 2))
+    shapes.clear()
+    decoder, cache = step_decoder(model, memory, 1), None
+    for step in range(2):
+        output = decoder.decode(tgt_in[:, step : step + 1], memory, cache)
+        cache = output.cache
+    assert {*shapes} == {(5, 1, 16)}
+    assert_close(output.logits, model(src, tgt_in)[:, -1:], **CLOSE)
 
 
 @torch.no_grad()

@@ -167,6 +167,6 @@ def test_embeddings_and_outputs_of_plugins_derive_from_the_built_in_ones(tiny_ad
     plugins.block(kind, "wrong")(lambda config, generator, vocab_size: torch.nn.Identity())
     preset = tiny_adder.with_changes({f"model.{kind}_block": "wrong"})
     with pytest.raises(
-        plugins.PluginError, match=rf"built a Identity, which must be a core\.models\.embeddings\.{base}"
+        plugins.PluginError, match=rf"built an object of class Identity; it must be a core\.models\.embeddings\.{base}"
     ):
         build_model(preset.model, build_task(preset.task), torch.Generator())

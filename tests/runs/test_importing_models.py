@@ -155,9 +155,9 @@ def test_other_forms_of_the_weights_are_read(tmp_path, form):
     [
         (
             {"model_type": "bert"},
-            "model_type='bert' cannot be imported; these can: marian, bart, mbart, m2m_100, pegasus,",
+            "model_type = 'bert' is not supported; supported are marian, bart, mbart, m2m_100, pegasus,",
         ),
-        ({"model_type": None}, "model_type='None' cannot be imported"),
+        ({"model_type": None}, r"config\.json: model_type is missing; supported are marian, bart, mbart,"),
         ({"activation_function": "tanh"}, "activation_function = 'tanh'"),
         ({"decoder_attention_heads": 4}, "encoder_attention_heads=2 must equal decoder_attention_heads=4"),
         ({"encoder_ffn_dim": 16}, "encoder_ffn_dim=16 must equal decoder_ffn_dim=12"),
@@ -168,6 +168,7 @@ def test_other_forms_of_the_weights_are_read(tmp_path, form):
         ({"encoder_layers": 2}, r"'model\.encoder\.layers\.1.* is missing"),
         ({"decoder_layers": 1}, r"'model\.decoder\.layers\.1.* belongs to no part of a marian model"),
         ({"encoder_ffn_dim": 16, "decoder_ffn_dim": 16}, r"has shape \(12, 8\); by config.json it is \(16, 8\)"),
+        ({"vocab_size": 400_000, "eos_token_id": 0}, "the vocabulary has 400,000 tokens; the limit is 300,000"),
         ({"vocab_size": 21}, r"has shape \(20, 8\); by config.json it is \(21, 8\)"),
     ],
     ids=str,
@@ -188,6 +189,9 @@ def test_damaged_files_are_named(tmp_path):
     (folder / "model.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(LabError, match=r"model\.safetensors cannot be read"):
         import_model(tmp_path / "runs", folder)
+    (tmp_path / "model.pt").touch()
+    with pytest.raises(LabError, match=r"model\.pt cannot be read: it is empty or cut off"):
+        import_model(tmp_path / "runs", tmp_path / "model.pt")
     (folder / "model.safetensors").unlink()
     with pytest.raises(LabError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
         import_model(tmp_path / "runs", folder)
@@ -195,10 +199,18 @@ def test_damaged_files_are_named(tmp_path):
         import_model(tmp_path / "runs", folder / "config.json")
 
 
-def test_numbers_that_are_not_finite_are_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda bias: bias * torch.nan, r"fc1\.bias' has values that are not finite"),
+        (torch.Tensor.char, r"fc1\.bias' has dtype int8; a weight must be float32, float16, bfloat16 or float64"),
+    ],
+    ids=["nan", "int8"],
+)
+def test_numbers_that_are_not_those_of_weights_are_refused(tmp_path, change, message):
     state = tensors(MARIAN)
-    state["model.encoder.layers.0.fc1.bias"][3] = float("nan")
-    with pytest.raises(LabError, match=r"fc1\.bias' has values that are not finite"):
+    state["model.encoder.layers.0.fc1.bias"] = change(state["model.encoder.layers.0.fc1.bias"])
+    with pytest.raises(LabError, match=message):
         import_model(tmp_path / "runs", write_folder(tmp_path / "m", MARIAN, state))
 
 

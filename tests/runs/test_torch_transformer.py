@@ -12,7 +12,7 @@ from core.__main__ import main
 from core.models.positions import sinusoidal_positions
 from core.runs.importing_models import import_model
 from core.runs.load import load_run
-from core.runs.torch_transformer import mapping_to_yaml, propose, read_mapping
+from core.runs.torch_transformer import mapping_to_yaml, propose, read_mapping, read_torch_model
 from core.storage.errors import LabError
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
@@ -177,6 +177,29 @@ def test_the_proposal_is_right_for_eight_of_ten(tmp_path):
     assert len(right) == 8
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_an_embedding_is_not_taken_for_the_output_layer(tmp_path, tied):
+    """Logits by F.linear with the target's embedding leave no output layer in the state dict, whose order is any."""
+    torch.manual_seed(0)
+    model = Model(TUTORIAL, positions=Sines, bias=False, tied=tied).eval()
+    state = model.state_dict()
+    matrix = state.pop("generator.weight")
+    if not tied:
+        state = {"generator.weight": matrix, **state}
+    output = "tgt_tok_emb.weight" if tied else "generator.weight"
+    proposed = propose(state)
+    assert (proposed.output, proposed.source_embedding, proposed.target_embedding) == (
+        output,
+        "src_tok_emb.weight",
+        "tgt_tok_emb.weight",
+    )
+    torch.save(state, tmp_path / "model.pt")
+    (tmp_path / "mapping.yaml").write_text(mapping_to_yaml(proposed))
+    assert difference(model, tmp_path / "model.pt", tmp_path / "mapping.yaml", tmp_path / "runs") < 1e-5
+    _, notes = import_model(tmp_path / "runs", tmp_path / "model.pt")
+    assert f"do not say output={output}, num_heads=8" in notes[0]
+
+
 def test_the_command_proposes_a_mapping_and_uses_it(tmp_path, capsys):
     torch.save({"model_state_dict": make("batch-first").state_dict(), "epoch": 3}, tmp_path / "model.pt")
     (tmp_path / "src.txt").write_text(
@@ -198,11 +221,12 @@ def test_tensors_without_a_use_are_named(tmp_path):
     model = make("batch-first")
     model.bridge = nn.Linear(D, D, bias=False)
     model.register_buffer("tgt_mask", nn.Transformer.generate_square_subsequent_mask(4))
+    model.register_buffer("scales", torch.ones(4, dtype=torch.float8_e4m3fn))
     weights, mapping = tmp_path / "model.pt", tmp_path / "mapping.yaml"
     torch.save(model.state_dict(), weights)
     mapping.write_text(mapping_to_yaml(propose(make("batch-first").state_dict())))
     _, notes = import_model(tmp_path / "runs", weights, mapping=mapping)
-    assert notes == ("the mapping does not use bridge.weight",)
+    assert notes == ("the mapping does not use bridge.weight, scales",)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -308,3 +332,72 @@ def test_a_mapping_that_does_not_fit_is_refused(tmp_path, changes, message):
     with pytest.raises(LabError, match=message):
         import_model(tmp_path / "runs", weights, mapping=mapping)
     assert not (tmp_path / "runs").exists()
+
+
+def test_every_tensor_of_the_layers_has_the_shape_of_its_place():
+    state = make("pytorch-tutorial").state_dict()
+    mapping = propose(state)
+    for name, tensor in state.items():
+        if name.startswith("transformer."):
+            longer = {**state, name: torch.cat([tensor, tensor[:1]])}
+            with pytest.raises(LabError, match=r"has shape .*(all layers must have|3 × d_model)"):
+                read_torch_model(mapping, longer)
+
+
+def quantized(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.quantize_per_tensor(tensor, 0.1, 0, torch.qint8)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "src_tok_emb.weight",
+            lambda tensor: tensor[:1].expand(400_000, -1),
+            "source_embedding='src_tok_emb.weight' has 400,000 tokens; the limit is 300,000",
+        ),
+        ("generator.weight", torch.Tensor.char, "'generator.weight' has dtype int8; a weight must be float32, float16"),
+        ("generator.weight", torch.Tensor.bool, "'generator.weight' has dtype bool"),
+        ("src_tok_emb.weight", torch.Tensor.cfloat, "'src_tok_emb.weight' has dtype complex64"),
+        ("generator.bias", quantized, r"'generator.bias' is quantized \(qint8\); a weight must be a dense tensor"),
+        ("generator.weight", torch.Tensor.to_sparse, r"'generator.weight' is sparse \(sparse_coo\)"),
+        ("generator.weight", lambda tensor: tensor.to("meta"), "'generator.weight' is on the device meta"),
+        (
+            "transformer.encoder.layers.0.linear1.weight",
+            lambda tensor: tensor[:40],
+            r"linear1.weight' has shape \(40, 32\), not \(48, 32\): all layers must have the d_model and "
+            "dim_feedforward of the decoder's first, 32 and 48",
+        ),
+        (
+            "transformer.decoder.layers.0.self_attn.in_proj_weight",
+            torch.Tensor.flatten,
+            r"in_proj_weight' has shape \(3072,\), not \(3 × d_model, d_model\)",
+        ),
+    ],
+)
+def test_a_tensor_that_is_no_weight_of_its_place_is_refused(tmp_path, name, change, message):
+    state = make("pytorch-tutorial").state_dict()
+    torch.save(state | {name: change(state[name])}, tmp_path / "model.pt")
+    with pytest.raises(LabError, match=message):
+        import_model(tmp_path / "runs", tmp_path / "model.pt")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_biases_that_only_one_stack_lacks_are_zero(tmp_path, stack):
+    """Built with bias=False, the layers compute what they do with biases of zero."""
+    model = make("separate-stacks")
+    for module in getattr(model, f"transformer_{stack}").modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            if name.endswith("bias"):
+                nn.init.zeros_(parameter)
+    weights, mapping = save(model, tmp_path, {})
+    torch.save(
+        {
+            name: tensor
+            for name, tensor in model.state_dict().items()
+            if not (name.startswith(f"transformer_{stack}.") and name.endswith("bias"))
+        },
+        weights,
+    )
+    assert difference(model, weights, mapping, tmp_path / "runs") < 1e-5

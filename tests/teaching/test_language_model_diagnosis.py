@@ -265,8 +265,9 @@ def test_without_special_tokens_what_needs_them_is_gray(ids: torch.Tensor):
         lab.diagnose(Model(), ids.float(), ids)
     with pytest.raises(InputError, match="tgt is None; of a language model, pass its ids as tgt"):
         lab.diagnose(Model(), ids, None)
-    with pytest.raises(InputError, match="a sequence of 1 token; a language model needs 4 or more"):
-        lab.diagnose(Model(), None, ids[:, :1], loss=right)
+    for length, counted in ((1, "1 token"), (3, "3 tokens")):
+        with pytest.raises(InputError, match=f"a sequence of {counted}; a language model needs 4 or more"):
+            lab.diagnose(Model(), None, ids[:, :length], loss=right)
 
 
 def test_a_model_that_returns_the_last_logits_only_is_not_examined(ids: torch.Tensor):

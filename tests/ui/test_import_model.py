@@ -227,7 +227,7 @@ def test_paths_that_are_no_model_are_explained_without_their_content(own_runs, t
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "bert"}, "config.json: model_type='bert' cannot be imported; these can: marian, bart, mbart"),
+        ({"model_type": "bert"}, "config.json: model_type = 'bert' is not supported; supported are marian, bart"),
         ({"d_model": 16}, "by config.json it is"),
         ({"encoder_layers": 2}, "is missing"),
     ],
