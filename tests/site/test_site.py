@@ -346,6 +346,9 @@ def test_a_link_says_what_of_it_is_not_here(new_visitor, address):
     expect(page.locator("#site-status")).to_be_hidden()  # the runtime is loaded
     message = page.locator("#run-bar .message-text")
     expect(message).to_contain_text("There is no run “tiny-1” in this browser")
+    open_tab(page, "Train")
+    train(page)
+    expect(message).to_be_hidden()
     page.goto(f"{address}?tab=zzz&preset=nope&block=cross&layer=9&head=77&ablate=cross.9,cross.1&strategy=beam")
     for said in (
         "tab=zzz is not one of the tabs",
@@ -356,7 +359,7 @@ def test_a_link_says_what_of_it_is_not_here(new_visitor, address):
     ):
         expect(message).to_contain_text(said)
     expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
-    expect(page).not_to_have_url(re.compile("nope|77"))
+    expect(page).not_to_have_url(re.compile("nope|=77"))
     expect(page).to_have_url(re.compile("ablate=cross.1"))
 
 

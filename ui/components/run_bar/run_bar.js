@@ -234,6 +234,7 @@ export function mount({ element, trigger, props, server, watch }) {
       // A reload must find the run before its first decode; the interventions of another run do not belong to it
       patchAddress(feed.run ? { run: current, ablate: null, pattern: null } : { run: current });
     }
+    if (started || (feed.run && current && current !== feed.run)) part("message").dataset.lasting = ""; // it is not about this run
     follow(current);
     if (missing) {
       say(why || "There is no run “" + missing + "” here, or it is not shared with you.",
