@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -85,6 +86,49 @@ def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Call
 
     open_tab(page, "Look inside")
     check_that_measuring_is_cancelled_between_heads(page, monkeypatch)
+
+
+def test_the_most_important_heads_are_those_without_which_exact_match_is_lowest(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+):
+    """Each case: exact match with all heads and without some; without any other it is as with all heads."""
+    said = page.locator("#heads .importance")
+    open_tab(page, "Look inside")
+    for intact, without, text in (
+        (0.0, {}, "No single head is needed: without any one of them, exact match is not lower."),
+        (0.5, {"cross.1.1": 0.6}, "No single head is needed: without any one of them, exact match is not lower."),
+        (
+            0.5,
+            {"cross.1.2": 0.4, "cross.1": 0.1},
+            "The most important head is cross-attention, layer 1, head 2: without it, exact match is 40 %, "
+            "10 points less than with all heads.",
+        ),
+        (
+            0.5,
+            {"cross.1.2": 0.2, "cross.2.1": 0.2001, "encoder.1.1": 0.4},
+            "2 heads are the most important: without any one of them, exact match is 20 %, 30 points less than with "
+            "all heads.",
+        ),
+    ):
+        monkeypatch.setattr(head_importance, "cached_grid", partial(made_up_grid, intact, without))
+        page.get_by_role("button", name="Measure all heads").click()
+        expect(said).to_have_text(text)
+    head_button(page, "cross.1.2").click()
+    expect(said).to_have_text(
+        "Without cross-attention, layer 1, head 2: exact match 20 %, 30 points less than with all heads. "
+        "It is one of the 2 most important heads."
+    )
+    head_button(page, "cross.1.2").click()
+    head_button(page, "cross.1").click()
+    expect(said).to_have_text(
+        "Without cross-attention, layer 1, all heads: exact match 50 %, the same as with all heads. " + text
+    )
+
+
+def made_up_grid(intact: float, without: dict[str, float], path, model, pairs, **settings) -> Iterator[AblatedHead]:
+    for block, layer, head in grid_cells(model.heads):
+        share = without.get(f"{block}.{layer}.{head}" if head else f"{block}.{layer}", intact)
+        yield AblatedHead(block=block, layer=layer, head=head, exact_match=share, intact=intact)
 
 
 def check_that_measuring_is_cancelled_between_heads(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
