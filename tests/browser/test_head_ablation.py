@@ -1,6 +1,7 @@
 """Head ablation in a real browser: both outputs, head importance, and a link to the view."""
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,8 +9,11 @@ from functools import partial
 import pytest
 from playwright.sync_api import Page, expect
 
+from core.config import Preset
 from core.interpret.ablation import AblatedHead, grid_cells
-from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, box_of, head_button, open_tab, press_quickly
+from core.runs import RunFolder
+from core.server import Runs
+from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, box_of, choose_run, head_button, open_tab, press_quickly
 from ui.components import head_importance
 
 LAPTOP = {"width": 1366, "height": 768}
@@ -31,6 +35,20 @@ def test_the_answer_without_a_head_is_in_view_beside_the_pressed_head(page: Page
     expect(without).to_be_in_viewport(ratio=0.95)
     grid, comparison = (box_of(page.locator(css)) for css in ("#heads", "#attention-edited"))
     assert comparison["x"] >= grid["x"] + grid["width"]
+
+
+@pytest.mark.parametrize("heads", [4, 6, 8])
+def test_every_head_of_a_layer_is_in_view_at_any_width(page: Page, runs: Runs, tiny: Preset, heads: int):
+    preset = tiny.with_changes({"model.d_model": 8 * heads, "model.num_heads": heads})
+    folder = RunFolder.create(runs.root, preset, name=f"with-{heads}-heads", status="stopped")
+    choose_run(page, folder.name)
+    open_tab(page, "Look inside")
+    expect(page.locator("#heads .cell")).to_have_count(3 * (heads + 1))
+    box = page.locator("#heads .importance-box")
+    for width in range(360, 1400, 40):
+        page.set_viewport_size({"width": width, "height": 768})
+        assert box.evaluate("(box) => box.scrollWidth <= box.clientWidth"), width
+    shutil.rmtree(folder.path)
 
 
 def test_each_of_several_heads_that_are_pressed_quickly_is_ablated(page: Page):

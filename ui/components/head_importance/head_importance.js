@@ -6,7 +6,7 @@
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatPercent, formatSeconds } from "../../web/format.js";
 
-const NARROW = 7; // cells of a row that have room at their full width
+const NARROW = 5; // cells of a row that have room at their full width
 const MANY = 9; // cells that a phone shows side by side; of more, fewer in a line
 
 export function mount({ element, trigger, props, watch }) {
