@@ -17,6 +17,8 @@ from tests.browser.chromium import NOTHING_SIDEWAYS, PHONE, box_of, choose_run, 
 from ui.components import head_importance
 
 LAPTOP = {"width": 1366, "height": 768}
+TABLET = {"width": 820, "height": 1180}
+IN_LINES = "(tiles) => tiles.every((tile) => tile.offsetTop === tile.parentElement.firstChild.offsetTop)"
 
 
 def test_the_answer_without_a_head_is_in_view_beside_the_pressed_head(page: Page):
@@ -35,6 +37,8 @@ def test_the_answer_without_a_head_is_in_view_beside_the_pressed_head(page: Page
     expect(without).to_be_in_viewport(ratio=0.95)
     grid, comparison = (box_of(page.locator(css)) for css in ("#heads", "#attention-edited"))
     assert comparison["x"] >= grid["x"] + grid["width"]
+    page.set_viewport_size(TABLET)
+    assert page.locator("#attention-edited .tile").evaluate_all(IN_LINES)
 
 
 @pytest.mark.parametrize("heads", [4, 6, 8])
