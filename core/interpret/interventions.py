@@ -55,7 +55,7 @@ class Pattern:
         if not match:
             raise InputError(
                 f"pattern={short_repr(text)} is not one of diagonal, anti-diagonal, "
-                "position K (K a source column, 0 is BOS)"
+                "position K (K a source column, counted from 0, which is BOS)"
             )
         return cls("position", int(match[1]))
 
@@ -139,17 +139,19 @@ class Interventions:
         """Return these interventions if a model with these heads supports them.
 
         Raises:
-            InputError: the model lacks a head, a pattern is for another block than cross, or a head is named twice.
+            InputError: the model lacks a head, a pattern is for another block than cross, or a head has two changes.
         """
         followers = [head for head, _ in self.patterns]
         for head in (*self.ablated, *followers):
             if head not in heads:
                 raise InputError(f"head={head} is not in this model, which has {_list_heads(heads)}")
-        for number, head in enumerate(followers):
+        for number, (head, pattern) in enumerate(self.patterns):
             if head.block != "cross":
                 raise InputError(f"head={head} cannot follow a pattern; only heads of cross-attention can")
-            if head in followers[:number] or head in self.ablated:
-                raise InputError(f"head={head} is named twice; it can be ablated, or follow one pattern")
+            if head in self.ablated:
+                raise InputError(f"head={head} cannot both be ablated and have the pattern {pattern}")
+            if head in followers[:number]:
+                raise InputError(f"head={head} has two patterns; it can follow one")
         return self
 
     @contextmanager

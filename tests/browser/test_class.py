@@ -117,6 +117,10 @@ def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: 
     board.locator(".send-link").click()
     expect(board.locator(".sent")).to_contain_text("Sent: the link.")
     expect(problem).to_be_empty()
+    expect(line.locator(".handout")).to_contain_text("lesson")
+    line.locator(".open-handout").click()
+    (title,) = [lesson.title for lesson in attention_lessons() if lesson.name == "queries"]
+    expect(row.locator(".lesson")).to_have_text(title)
     board.locator(".send-preset").click()
     expect(line.locator(".handout")).to_contain_text("digits-reversal")
     expect(line.locator(".help")).to_have_text("I need help")

@@ -72,6 +72,15 @@ def test_no_text_is_cut_off_or_covered_at_any_width(
         assert faults_at(page, sizes) == {}, name
 
 
+def test_the_bar_shows_name_and_result_whole_beside_each_other(page: Page):
+    """Narrower bars leave the result out."""
+    shown = page.locator("#run-bar :is(.title, .status)")
+    expect(shown).to_contain_text([SHIPPED, "exact match 100 %"])
+    for width in range(780, 1400, 20):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert shown.evaluate_all("(all) => all.every((each) => each.scrollWidth <= each.clientWidth)"), width
+
+
 @pytest.fixture
 def student(tab: tuple[Page, list[str]], tmp_path: Path) -> Iterator[Page]:
     """The page of a student in a class, on a laptop."""

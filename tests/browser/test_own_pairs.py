@@ -73,10 +73,30 @@ def test_train_says_what_is_missing_for_pairs_that_are_not_checked_or_not_valid(
     expect(notice).to_contain_text("The data is valid")
     expect(page.locator("#preset-picker input:checked")).to_have_value(re.compile("pasted"))
     page.locator("#own-pasted textarea").fill("no arrow")
+    expect(notice).to_have_text("These pairs are not checked yet. Press Check the data.")  # a result is that of others
+    expect(page.locator("#own-preview .summary")).to_be_hidden()
     page.locator("#own-look").click()
     expect(notice).to_contain_text("✗")
     page.locator("#train").click()
     assert set(runs) == before
+
+
+def test_what_is_left_is_checked_when_a_file_is_removed(page: Page, tmp_path: Path):
+    notice, files = page.locator("#own-preview .notice"), [tmp_path / "pairs.tsv", tmp_path / "test.tsv"]
+    files[0].write_text(PAIRS)
+    files[1].touch()
+    page.locator("#own-open").click()
+    page.locator("#own-file input[type=file]").set_input_files(files[0])
+    expect(notice).to_contain_text("The data is valid")
+    page.locator("#own-held-out input[type=file]").set_input_files(files[1])
+    expect(notice).to_contain_text("file='test.tsv' is empty")
+    page.locator("#own-held-out").get_by_label("Clear").click()
+    expect(notice).to_contain_text("The data is valid")
+    page.locator("#own-pasted textarea").fill(PAIRS)
+    page.locator("#own-look").click()
+    expect(notice).to_have_text("✗ there are both a file and pasted pairs; remove one of them")
+    page.locator("#own-file").get_by_label("Clear").click()
+    expect(notice).to_contain_text("The data is valid")
 
 
 def test_a_file_that_is_too_large_or_does_not_arrive_is_refused_with_the_reason(

@@ -205,7 +205,7 @@ def test_a_plain_decode_prints_no_interventions(lab):
         ),
         (
             "--ablate cross --pattern cross.1.1=diagonal",
-            "head=cross.1.1 is named twice; it can be ablated, or follow one pattern",
+            "head=cross.1.1 cannot both be ablated and have the pattern diagonal",
         ),
         ("--ablate-with mean", "--ablate-with=mean needs --ablate"),
     ],

@@ -300,8 +300,14 @@ def test_bad_names_are_refused():
         ({"patterns": ["cross.1.1=up"]}, "pattern='up' is not one of"),
         ({"patterns": ["cross.3.1=diagonal"]}, "head=cross.3.1 is not in this model, which has encoder.1.1 to"),
         ({"patterns": ["decoder.1.1=diagonal"]}, "head=decoder.1.1 cannot follow a pattern; only heads of cross"),
-        ({"patterns": ["cross.1.1=diagonal"] * 2}, "head=cross.1.1 is named twice; it can be ablated, or follow one"),
-        ({"patterns": ["cross.1.1=diagonal"], "ablate": ["cross"]}, "head=cross.1.1 is named twice"),
+        (
+            {"patterns": ["cross.1.1=diagonal"] * 2},
+            "head=cross.1.1 has two patterns; it can follow one",
+        ),
+        (
+            {"patterns": ["cross.1.1=diagonal"], "ablate": ["cross"]},
+            "head=cross.1.1 cannot both be ablated and have the pattern diagonal",
+        ),
     ],
     ids=str,
 )

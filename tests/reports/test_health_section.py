@@ -51,7 +51,7 @@ def test_marks_are_listed_with_their_meaning(saved):
     section = health_section([marked])
     assert {row[-1] for row in section.heads[1:]} == {"uniform"}
     (meaning,) = section.marks
-    assert meaning.startswith("uniform: its entropy is more than 95%")
+    assert meaning.startswith("uniform: its entropy is more than 95 %")
 
 
 def test_of_many_heads_only_those_with_a_mark_are_listed(saved, monkeypatch):

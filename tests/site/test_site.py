@@ -1,6 +1,7 @@
 """The static site as a person uses it: train, decode, look inside, keep and open runs; and what goes wrong."""
 
 import re
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from core.runs.importing import import_run
 from core.text.pieces import word_names
 from tests.browser.chromium import COOKIES_BLOCKED, NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.browser.test_accessibility import CHECK, NO_TRANSITIONS
+from tests.support.run_helpers import wait_for
 from tests.support.trainings import train_run
 
 pytestmark = pytest.mark.slow
@@ -165,6 +167,37 @@ def test_a_stopped_training_survives_the_tab_and_goes_on(page):
     expect(page.locator("#run-bar .resume")).to_be_visible()
 
 
+def test_a_reload_between_evaluations_loses_a_few_seconds_at_most(page):
+    page.locator("#preset-picker .family").select_option(label="Addition")
+    choose(page, "addition")
+    page.locator("#train").click()
+    expect(page.locator("#run-bar .title")).to_have_text("addition 1", timeout=MINUTE)
+    for stored in (0, 1):  # while its model loads, and between two evaluations
+        wait_for(partial(page.evaluate, IS_STORED, stored))
+        page.reload()
+        expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
+        expect(page.locator("#run-bar .title")).to_have_text("addition 1")
+        expect(page.locator("#run-bar .status")).to_have_text("interrupted")
+        step = int(page.locator("#run-bar .steps").inner_text().split()[0])
+        page.locator("#run-bar .resume").click()
+        expect(page.locator("#run-bar .stop")).to_be_enabled()
+    assert 0 < step < 200  # the preset evaluates every 200 steps
+    page.locator("#run-bar .stop").click()
+    expect(page.locator("#run-bar .resume")).to_be_visible()
+    assert int(page.locator("#run-bar .steps").inner_text().split()[0]) >= step
+
+
+# Whether this browser has stored the run that the page shows at a training step or after it.
+IS_STORED = """(step) => new Promise((resolve) => {
+  indexedDB.open("attention-lab").onsuccess = ({ target: { result: database } }) => {
+    const id = new URLSearchParams(location.search).get("run");
+    const request = database.transaction("runs").objectStore("runs").get(id);
+    request.onsuccess = () => resolve(request.result?.step >= step);
+    database.close();
+  };
+})"""
+
+
 def test_two_tabs_do_not_train_or_change_one_run(page):
     choose(page, "deduplicate-digits")
     page.locator("#train").click()
@@ -313,6 +346,9 @@ def test_a_link_says_what_of_it_is_not_here(new_visitor, address):
     expect(page.locator("#site-status")).to_be_hidden()  # the runtime is loaded
     message = page.locator("#run-bar .message-text")
     expect(message).to_contain_text("There is no run “tiny-1” in this browser")
+    open_tab(page, "Train")
+    train(page)
+    expect(message).to_be_hidden()
     page.goto(f"{address}?tab=zzz&preset=nope&block=cross&layer=9&head=77&ablate=cross.9,cross.1&strategy=beam")
     for said in (
         "tab=zzz is not one of the tabs",
@@ -323,7 +359,7 @@ def test_a_link_says_what_of_it_is_not_here(new_visitor, address):
     ):
         expect(message).to_contain_text(said)
     expect(page.locator(READY)).to_be_attached(timeout=MINUTE)
-    expect(page).not_to_have_url(re.compile("nope|77"))
+    expect(page).not_to_have_url(re.compile("nope|=77"))
     expect(page).to_have_url(re.compile("ablate=cross.1"))
 
 

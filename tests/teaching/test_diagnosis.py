@@ -849,7 +849,7 @@ def test_a_mask_that_is_late_or_weak_is_not_called_missing(weigh, leak: str, pad
     assert set(sentences) == {"causal leak", "PAD influence"}
     assert leak in sentences["causal leak"]
     assert pad in sentences["PAD influence"]
-    assert not any(" 0%" in each for each in sentences.values())
+    assert not any(" 0 %" in each for each in sentences.values())
     assert examination.bugs == bugs
 
 
@@ -891,7 +891,7 @@ def test_word_dropout_is_no_wrong_shift(most: int, light: str):
     torch.manual_seed(0)
     shift = finding(diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss), "target shift")
     assert shift.light == light
-    assert ("replaces 12% of the tokens, as word dropout" in shift.sentence) == (light == "amber")
+    assert ("replaces 12 % of the tokens, as word dropout" in shift.sentence) == (light == "amber")
 
 
 def test_a_change_to_infinity_is_words_and_no_number():

@@ -270,7 +270,7 @@ def figures(exact: float, bleu: float | None = None) -> Evaluation:
 def test_a_run_that_answers_wrongly_does_not_do_its_task(tiny, exact, light):
     result = run_checks.check_task(Subject(new_state(tiny), None), figures(exact))
     assert result.light == light
-    assert f"{exact:.1%} are right, after 0 of 8 updates" in result.sentence
+    assert f"{100 * exact:.1f} % are right, after 0 of 8 updates" in result.sentence
 
 
 @pytest.mark.parametrize(

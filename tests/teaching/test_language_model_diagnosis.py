@@ -222,7 +222,7 @@ def test_a_masked_language_model_whose_loss_counts_all_tokens_is_warned_about(id
     found = lab.diagnose(Model(bug="no mask"), None, ids, pad=PAD, eos=EOS, loss=loss)
     assert (found.ok, [each.check for each in found.alarms]) == (True, ["tokens in the loss"]), found
     copied = 1 - is_hidden.sum() / (ids != PAD).sum()
-    assert f"{copied:.0%} of the tokens that count in it are not hidden" in found.alarms[0].sentence
+    assert f"{100 * copied:.0f} % of the tokens that count in it are not hidden" in found.alarms[0].sentence
 
 
 def test_a_prompt_need_not_count_in_the_loss(ids: torch.Tensor):

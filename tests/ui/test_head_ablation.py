@@ -1,5 +1,6 @@
 """Head ablation and pattern interventions: toggling, decoding, the address, and measuring."""
 
+import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,9 +87,18 @@ def test_a_pattern_is_replaced_and_removed():
     [
         (lambda spec: spec.toggled("cross.9", HEADS), "ablate=cross.9 is not in this model"),
         (lambda spec: spec.toggled("<b>", HEADS), "is not a head"),
-        (lambda spec: spec.toggled("cross.2.2", HEADS), "head=cross.2.2 is named twice"),
-        (lambda spec: spec.toggled("cross", HEADS), "head=cross.2.2 is named twice"),
-        (lambda spec: spec.with_pattern("cross.1.1", "diagonal", HEADS), "head=cross.1.1 is named twice"),
+        (
+            lambda spec: spec.toggled("cross.2.2", HEADS),
+            "head=cross.2.2 cannot both be ablated and have",
+        ),
+        (
+            lambda spec: spec.toggled("cross", HEADS),
+            "head=cross.2.2 cannot both be ablated and have",
+        ),
+        (
+            lambda spec: spec.with_pattern("cross.1.1", "diagonal", HEADS),
+            "head=cross.1.1 cannot both be ablated and have",
+        ),
         (lambda spec: spec.with_pattern("encoder.1.1", "diagonal", HEADS), "only heads of cross-attention"),
         (lambda spec: spec.with_pattern("cross.1.2", "spiral", HEADS), "pattern='spiral'"),
         (lambda spec: spec.with_pattern("", "diagonal", HEADS), "is not a head"),
@@ -106,11 +116,12 @@ def test_a_refused_intervention_shows_an_error_and_changes_nothing(runs: Runs):
     refused = attention.set_pattern(runs, SHIPPED, spec, "cross.1.2", "diagonal", 1)
     assert list(refused) == ["message"]
     assert refused["message"]["problem"]
-    assert "head=cross.1.2 is named twice" in refused["message"]["text"]
+    assert "head=cross.1.2 cannot both be ablated and have" in refused["message"]["text"]
     moved = attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", 3.0)
     assert moved["interventions"].patterns == ("cross.2.1=position 3",)
-    for position in (None, -1, 1.5):
-        assert attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", position)["message"]["problem"]
+    for position, given in {None: "is empty; it", -1: "-1", 1.5: "1.5", 1e6: "1e+06", math.nan: "nan"}.items():
+        refused = attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", position)
+        assert refused["message"]["text"] == f"Position {given} must be a whole number from 0 to 999,999"
     assert attention.toggle(runs, None, NO_INTERVENTIONS, "cross.1.2") == {"message": attention.NO_RUN}
 
 
@@ -139,6 +150,14 @@ def test_a_decode_with_interventions_is_shown_beside_the_baseline(runs: Runs, ab
     assert without["label"] == f"without cross.1.2 ({ablation}); with cross.2.1 set to diagonal"
     assert without["output"] == expected.output != intact["output"]
     assert line["button"] == "Restore all heads"
+
+
+@pytest.mark.parametrize(("position", "note"), [(5, ""), (99, "{}position 99{}; cross.2.1{}position 5, <EOS>.")])
+def test_a_position_that_the_input_lacks_is_said_with_what_the_head_attends_to(runs: Runs, position: int, note: str):
+    spec = InterventionSpec(SHIPPED, patterns=("cross.1.2=diagonal", f"cross.2.1=position {position}"))
+    decoded: CurrentDecode = page._decode(runs, SHIPPED, "4829", spec)["current_decode"]
+    said = attention.decode_updates(decoded, spec)["interventions"]["note"]
+    assert said == note.format("This input has no ", " to attend to", " attends to ")
 
 
 def test_a_decode_without_interventions_has_no_baseline(runs: Runs):
@@ -186,7 +205,7 @@ def test_the_address_restores_interventions(runs: Runs, spec: InterventionSpec):
         ({"ablate": "cross," * 5000 + "x"}, "is not a head"),  # it is cut off
         ({"pattern": "cross.1.1"}, "must be HEAD=PATTERN"),
         ({"pattern": "==,="}, "is not a head"),
-        ({"ablate": "cross", "pattern": "cross.1.1=diagonal"}, "is named twice"),
+        ({"ablate": "cross", "pattern": "cross.1.1=diagonal"}, "cannot both be ablated and have"),
         ({"ablate_with": "median"}, ""),
         ({"ablate": "cross.1.2", "run": "no-such-run"}, ""),
     ],

@@ -111,9 +111,9 @@ def build(runs: VisitorRuns, form: Form) -> None:
     asked = gr.State(0)  # the time of the last request for a check
     outputs = {"preview": preview, "found": found, "preset": preset, "columns": columns}
 
-    # A file is checked as soon as it is there, because Train next to it trains what was checked
-    uploads = [each.upload for each in (pairs, targets, held_out)]
-    gr.on([look.click, *uploads], lambda: time.time_ns(), None, asked, **QUIET, **LATEST)
+    # As soon as a file is there or is removed, because Train next to it trains what was checked
+    changes = [event for each in (pairs, targets, held_out) for event in (each.upload, each.clear, each.delete)]
+    gr.on([look.click, *changes], lambda: time.time_ns(), None, asked, **QUIET, **LATEST)
     matched = dict(zip(_KINDS, kinds, strict=True)) | {"asked": asked}
     for name, kind in zip(_KINDS, kinds, strict=True):
         match = by_name(partial(match_kinds, name), matched)

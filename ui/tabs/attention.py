@@ -24,6 +24,7 @@ from ui.interventions import InterventionSpec, heads_of_run
 from ui.updates import Updates, by_name, each_by_name
 
 AS_TRAINED = "as trained"
+MAX_POSITION = 999_999  # that a pattern names
 NO_CROSS = {"text": "Pattern interventions need cross-attention, which this model does not have."}
 CANCELLED = {"text": "Cancelled. The measured cells were not saved."}
 _INTRODUCTION = """
@@ -149,9 +150,8 @@ def _build_patterns(
             )
             position = gr.Number(
                 1,
-                precision=0,
                 label="Position",
-                info="column of the map; 0 is <BOS>",
+                info="column of the map: 0 is <BOS>; above the last, <EOS>",
                 visible=False,
                 elem_id="position",
             )
@@ -232,8 +232,12 @@ def set_pattern(
     position: float | None,
 ) -> Updates:
     """Replace a head's attention pattern, or restore it; return the updates of the interventions and the message."""
-    column = "" if position is None else f"{position:g}"
-    name = {AS_TRAINED: None, "position": f"position {column}"}.get(pattern, pattern)
+    if pattern == "position":
+        if position is None or not float(position).is_integer() or not 0 <= position <= MAX_POSITION:
+            given = "is empty; it" if position is None else f"{position:g}"
+            return {"message": problem(f"Position {given} must be a whole number from 0 to {MAX_POSITION:,}")}
+        pattern = f"position {position:.0f}"
+    name = None if pattern == AS_TRAINED else pattern
     return _changed(runs, run, lambda heads: interventions.for_run(run).with_pattern(head or "", name, heads))
 
 

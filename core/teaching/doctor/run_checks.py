@@ -3,6 +3,7 @@
 import math
 from statistics import fmean, median, pstdev
 
+from core.config.counting import in_percent
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.headline import headline_of
 from core.evaluation.outputs import Outputs, decode_padded
@@ -55,7 +56,9 @@ def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:
         return not_checked(name, NO_REFERENCE)
     after = f"after {subject.state.step:,} of {subject.state.preset.training.steps:,} updates"
     exact = evaluation.exact_match
-    sentence = f"Of the answers to {evaluation.sequences} held-out inputs {exact:.1%} are right, {after}"
+    sentence = (
+        f"Of the answers to {evaluation.sequences} held-out inputs {in_percent(exact, digits=1)} are right, {after}"
+    )
     if exact >= MIN_EXACT:
         return Finding(name, "green", f"{sentence}.", exact)
     copying = copying_quality(task, _held_out(subject))
@@ -82,7 +85,7 @@ def check_produced_tokens(subject: Subject, outputs: Outputs | None) -> Finding:
     count = len(produced.missing)
     are = "is" if count == 1 else "are"
     sentence = f"Of the {produced.in_references:,} tokens in {held_out}, {count:,} {are} never produced"
-    sentence += f", {share:.1%} of all by number"
+    sentence += f", {in_percent(share, digits=1)} of all by number"
     if produced.missing[0][1] < FREQUENT * produced.total:
         return Finding(name, "green", f"{sentence}; none of them is frequent.", share)
     return Finding(name, "amber", f"{sentence}: {produced.listed()}.", share)
@@ -102,8 +105,8 @@ def check_free_running_gap(subject: Subject, evaluation: Evaluation | None = Non
     tokens = (_held_out(subject).tgt_out != PAD_ID).sum(dim=1).float().mean().item()
     expected = evaluation.token_accuracy**tokens
     sentence = (
-        f"Teacher-forced, {evaluation.token_accuracy:.1%} of the tokens are correct; "
-        f"free-running, {evaluation.exact_match:.1%} of the answers."
+        f"Teacher-forced, {in_percent(evaluation.token_accuracy, digits=1)} of the tokens are correct; "
+        f"free-running, {in_percent(evaluation.exact_match, digits=1)} of the answers."
     )
     gap = evaluation.token_accuracy - evaluation.exact_match
     if expected > 0.3 and evaluation.exact_match < expected / 2:

@@ -1,6 +1,6 @@
 """The answer comparison: several answers to one input, one per row, with the differing tokens marked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
@@ -40,10 +40,24 @@ def interventions_value(decode: CurrentDecode | None) -> dict[str, Any] | None:
         return None
     return {
         "heading": "",
-        "note": "",
+        "note": " ".join(_moved_positions(decode.inspection)),
         "rows": [_row("all heads as trained", decode.baseline), _row(str(decode.interventions), decode.inspection)],
         "button": "Restore all heads",
     }
+
+
+def _moved_positions(inspection: Inspection) -> Iterator[str]:
+    """Yield a sentence for each head whose pattern is a position that it cannot attend to; see ``Pattern``."""
+    cross, interventions = inspection.maps.cross, inspection.interventions
+    if cross is None or interventions is None:
+        return
+    for head, pattern in interventions.patterns:
+        column = int(cross[head.layer - 1, 0, head.head - 1, 0].argmax())
+        if pattern.kind == "position" and column != pattern.position:
+            yield (
+                f"This input has no position {pattern.position} to attend to; {head} attends to position {column}, "
+                f"{inspection.source_labels[column]}."
+            )
 
 
 def _strategy_label(strategy: Strategy) -> str:

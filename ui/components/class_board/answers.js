@@ -28,12 +28,12 @@ export function makeAnswers(call) {
     lessons = (await call("questions"))?.lessons ?? [];
   }
 
-  /** "masks · 3 of 4 right": a student's lesson, and how many of its questions were answered right of those answered. */
+  /** "Why a mask · 3 of 4 right": a student's lesson, and how many of its questions were answered right of those answered. */
   function lessonText(row) {
     const lesson = lessons.find(({ name }) => name === row.lesson);
     const given = (lesson?.questions ?? []).map((question) => answerOf(row, { key: keyOf(lesson, question), question })).filter(Boolean);
     const right = given.filter((answer) => answer.right).length;
-    return row.lesson ? row.lesson.replaceAll("-", " ") + (given.length ? " · " + right + " of " + given.length + " right" : "") : "–";
+    return row.lesson ? (lesson?.title ?? row.lesson.replaceAll("-", " ")) + (given.length ? " · " + right + " of " + given.length + " right" : "") : "–";
   }
 
   const textOf = (question, given) => (question.number ? String(given) : question.choices[given].text);

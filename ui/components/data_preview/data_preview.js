@@ -68,7 +68,10 @@ export function mount({ element, trigger, props, watch }) {
     document.body.dataset.pairEdits = ++edits;
     const files = [...(event.type === "drop" ? event.dataTransfer : event.target).files ?? []];
     const size = files.reduce((bytes, each) => bytes + each.size, 0);
-    if (!files.length) return;
+    if (!files.length) {
+      if (!part("data").hidden) say("These pairs are not checked yet. Press Check the data."); // the result is that of others
+      return;
+    }
     if (size > props.most_mb * MEGABYTE) return void refuse(tooLarge(files, size));
     showChecking();
     watchUpload(event.target.closest(OF_PAIRS));
@@ -93,25 +96,23 @@ export function mount({ element, trigger, props, watch }) {
     watcher.observe(field, { childList: true, subtree: true });
   }
 
-  /** Say what keeps these pairs from being trained. */
-  function refuse(text) {
+  /** Say something about the pairs in place of a result. */
+  function say(text, kind = "") {
     part("data").removeAttribute("aria-busy");
     part("data").hidden = false;
     part("summary").hidden = part("readings").hidden = true;
     setText(part("warning"), "");
-    part("notice").className = "notice bad";
-    setText(part("notice"), "✗ " + text);
+    part("notice").className = "notice " + kind;
+    setText(part("notice"), text);
   }
+
+  /** Say what keeps these pairs from being trained. */
+  const refuse = (text) => say("✗ " + text, "bad");
 
   /** Say that the pairs are being read, which takes a minute for a million, until the value comes. */
   function showChecking() {
-    part("data").hidden = false;
+    say("Reading the pairs …");
     part("data").setAttribute("aria-busy", "true");
-    part("summary").hidden = true;
-    part("readings").hidden = true;
-    setText(part("warning"), "");
-    part("notice").className = "notice";
-    setText(part("notice"), "Reading the pairs …");
   }
 
   function onPress(event) {
@@ -119,7 +120,6 @@ export function mount({ element, trigger, props, watch }) {
   }
 
   function show(value) {
-    shown = value;
     part("data").removeAttribute("aria-busy");
     part("data").hidden = !value.problem && !value.facts;
     part("summary").hidden = !value.facts;
@@ -135,11 +135,13 @@ export function mount({ element, trigger, props, watch }) {
   document.addEventListener("click", holdTrain, true);
   document.addEventListener("click", onPress);
   onPresetOpened((pairs) => { opened = pairs; });
-  show(props.value ?? {});
+  show(shown = props.value ?? {});
   watch("value", () => {
     const value = props.value ?? {};
     if (value.checked < shown.checked) return; // the training time of pairs that were checked before
     const isTimed = value.checked === shown.checked;
+    shown = value;
+    if (value.edits !== edits) return; // of the pairs before an edit
     show(value);
     if (isTimed) return;
     part(part("readings").hidden ? "notice" : "readings").scrollIntoView({ block: "nearest" });

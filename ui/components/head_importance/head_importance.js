@@ -6,7 +6,7 @@
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatPercent, formatSeconds } from "../../web/format.js";
 
-const NARROW = 7; // cells of a row that have room at their full width
+const NARROW = 5; // cells of a row that have room at their full width
 const MANY = 9; // cells that a phone shows side by side; of more, fewer in a line
 
 export function mount({ element, trigger, props, watch }) {
@@ -27,11 +27,12 @@ export function mount({ element, trigger, props, watch }) {
     return points + (points === 1 ? " point" : " points");
   }
 
+  const isSame = (share, other) => Math.abs(share - other) < 0.0005;
+
   /** Exact match without a head, compared with the intact model. */
   function comparedWith(intact, share) {
-    const loss = intact - share;
-    if (Math.abs(loss) < 0.0005) return "the same as with all heads";
-    return inPoints(loss) + (loss > 0 ? " less" : " more") + " than with all heads";
+    if (isSame(share, intact)) return "the same as with all heads";
+    return inPoints(intact - share) + (share < intact ? " less" : " more") + " than with all heads";
   }
 
   function asSentence(name, share, intact) {
@@ -74,21 +75,32 @@ export function mount({ element, trigger, props, watch }) {
 
   // ---- summary ----
 
+  /** The heads without one of which exact match is lowest; several if it is the same without each, none if it is not lower. */
+  function mostImportant(heads, intact) {
+    const lowest = Math.min(...heads.map((cell) => cell.exact_match));
+    if (lowest > intact || isSame(lowest, intact)) return [];
+    return heads.filter((cell) => isSame(cell.exact_match, lowest));
+  }
+
+  /** Say which heads are the most important; `chosen` is the cell of the only ablated head or layer, or null. */
+  function importanceText(most, chosen, intact) {
+    if (!most.length) return "No single head is needed: without any one of them, exact match is not lower.";
+    if (most.includes(chosen)) return most.length === 1 ? "It is the most important head." : "It is one of the " + most.length + " most important heads.";
+    const which = most.length === 1 ? "The most important head is " + most[0].words + ": without it" : most.length + " heads are the most important: without any one of them";
+    return which + ", exact match is " + inPercent(most[0].exact_match) + ", " + comparedWith(intact, most[0].exact_match) + ".";
+  }
+
   /** Show exact match without the ablated head, and without the most important head once all are measured. */
   function showImportance(value, cells) {
     const measured = cells.filter((cell) => cell.exact_match != null);
     const ablated = props.interventions?.ablated ?? [];
-    const chosen = ablated.length === 1 ? measured.find((cell) => cell.name === ablated[0]) : null;
-    const heads = measured.filter((cell) => cell.label !== "all");
-    const complete = value.measured === value.total;
-    const least = complete ? heads.reduce((one, other) => (other.exact_match < one.exact_match ? other : one), heads[0]) : null;
-    const shown = chosen ?? least;
-    part("importance").hidden = !shown;
-    if (!shown) return;
-    const about = shown === least ? " (the most important head)." : least
-      ? ". The most important head is " + least.name + ": " + inPercent(least.exact_match) + " without it."
-      : ".";
-    setText(part("importance"), asSentence(shown.name, shown.exact_match, value.intact).replace(/^w/, "W") + about);
+    const chosen = (ablated.length === 1 && measured.find((cell) => cell.name === ablated[0])) || null;
+    const sentences = chosen ? [asSentence(chosen.words, chosen.exact_match, value.intact).replace(/^w/, "W") + "."] : [];
+    if (value.measured === value.total) {
+      sentences.push(importanceText(mostImportant(measured.filter((cell) => cell.label !== "all"), value.intact), chosen, value.intact));
+    }
+    part("importance").hidden = !sentences.length;
+    setText(part("importance"), sentences.join(" "));
   }
 
   function showStatus(value) {

@@ -42,12 +42,13 @@ export function mount({ element, trigger, props, server, watch }) {
     return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
   }
 
-  function statusText({ status, queue_position: position, seconds_to_start: wait, headline, step, watched }) {
-    if (status === "queued" && position) return queueText(position) + (wait == null ? "" : ", " + startText(wait));
+  /** The status in two parts; a narrow bar shows the second. */
+  function statusParts({ status, queue_position: position, seconds_to_start: wait, headline, step, watched }) {
+    if (status === "queued" && position) return ["", queueText(position) + (wait == null ? "" : ", " + startText(wait))];
     const result = formatResult({ headline });
-    if (status === "finished" && !step) return "imported"; // from another program
-    if (status === "finished" && result) return "finished, " + (watched ? "" : "validation ") + result; // a watched loop chooses its batch
-    return STATUS[status] ?? status;
+    if (status === "finished" && !step) return ["", "imported"]; // from another program
+    if (status === "finished" && result) return ["finished, " + (watched ? "" : "validation "), result]; // a watched loop chooses its batch
+    return ["", STATUS[status] ?? status];
   }
 
   function rateText({ steps_per_second: rate, seconds_left: left }) {
@@ -70,8 +71,9 @@ export function mount({ element, trigger, props, server, watch }) {
     part("stop").hidden = Boolean(latest?.resumable || latest?.watched);
     part("resume").hidden = !latest?.resumable;
     if (!latest) return;
-    setText(part("status"), latest.status === "training" ? "" : statusText(latest));
-    part("status").title = part("status").textContent;
+    const [first, result] = latest.status === "training" ? ["", ""] : statusParts(latest);
+    if (part("status").textContent !== first + result) part("status").replaceChildren(make("span", { class: "first" }, first), result);
+    part("status").title = first + result;
     part("progress").hidden = part("steps").hidden = part("rate").hidden = latest.status === "finished";
     const planned = latest.steps; // null if it is not known
     if (planned === null) part("progress").hidden = true;
@@ -234,6 +236,7 @@ export function mount({ element, trigger, props, server, watch }) {
       // A reload must find the run before its first decode; the interventions of another run do not belong to it
       patchAddress(feed.run ? { run: current, ablate: null, pattern: null } : { run: current });
     }
+    if (started || (feed.run && current && current !== feed.run)) part("message").dataset.lasting = ""; // it is not about this run
     follow(current);
     if (missing) {
       say(why || "There is no run “" + missing + "” here, or it is not shared with you.",

@@ -166,7 +166,7 @@ export async function resumeRun(run) {
   try {
     if (!isResumable(run)) return; // another tab has finished or deleted it meanwhile
     if (!run.saved) Object.assign(run, await loadWeights(run.id));
-    if (!run.saved) throw new Problem("This run cannot be continued: its state was not kept.");
+    if (!run.saved && run.step > 0) throw new Problem("This run cannot be continued: its state was not kept.");
     Object.assign(run, { status: "training", message: "" });
   } finally {
     if (run.status !== "training") release(run.id);
@@ -180,6 +180,7 @@ export function stopRun(run) {
 
 /** Train a run, which this tab holds until then. */
 async function train(run) {
+  await save(run); // its tab may be closed or reloaded while the model loads
   try {
     const lab = await openLab(run.lab);
     const training = await Training.begin(lab, { seed: run.seed, saved: run.saved });
@@ -198,7 +199,7 @@ async function train(run) {
 
 /** Train until the last step, or until the run is stopped. */
 async function follow(run, training) {
-  let [lastFrame, lastSave] = [0, performance.now()];
+  let [lastFrame, lastSave] = [0, -Infinity]; // it is saved at once, after the first evaluation
   const started = performance.now();
   const seconds = run.seconds;
   const first = training.step;
@@ -210,13 +211,13 @@ async function follow(run, training) {
       keepWeights(run, training);
       run.replay = thinned([...run.replay.filter((each) => each.step < training.step), await takeSnapshot(training.model, training.step)]);
       lastFrame = performance.now();
-      if (performance.now() - lastSave > SAVE_MS) {
-        run.saved = training.saved();
-        await save(run);
-        lastSave = performance.now();
-      }
     }
     if (training.step >= training.steps) break;
+    if (performance.now() - lastSave > SAVE_MS) {
+      run.saved = training.saved();
+      await save(run);
+      lastSave = performance.now();
+    }
     push(run.points, await training.next());
     run.step = training.step;
     run.seconds = seconds + (performance.now() - started) / 1000;

@@ -31,7 +31,7 @@ export async function saveRun({ best, saved, kept, isLoaded, ...facts }) {
     transaction.onabort = () => reject(transaction.error);
   });
   transaction.objectStore(RUNS).put(facts, facts.id);
-  if (best) transaction.objectStore(WEIGHTS).put({ best, saved }, facts.id);
+  if (best || saved) transaction.objectStore(WEIGHTS).put({ best, saved }, facts.id);
   await done;
 }
 
