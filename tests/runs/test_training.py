@@ -139,12 +139,21 @@ def test_the_lock_is_released_however_the_run_is_left(folder, locks, error):
     assert [lock.is_locked for lock in locks] == [False]
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Python's own handler of Ctrl+C, which a program that a shell starts in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press_ctrl_c(*, times: int = 1) -> None:
     for _ in range(times):
         signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("where", ["the update", "the block"])
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_the_update_and_saves_the_run(folder, straight, where, monkeypatch):
     steps = []
     clip = loop.clip_gradients
@@ -167,6 +176,7 @@ def test_ctrl_c_ends_the_update_and_saves_the_run(folder, straight, where, monke
     assert_ends_alike(folder, straight)
 
 
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_a_second_ctrl_c_leaves_the_run_interrupted_with_what_was_saved_last(folder, straight, monkeypatch):
     train_run(folder, stop_after=1)
     saved = folder.last.read_bytes()
