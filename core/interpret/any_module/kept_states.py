@@ -18,6 +18,7 @@ from core.storage.errors import InputError
 
 SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
 CONTAINERS = dict, OrderedDict, defaultdict, list, set, deque  # whose contents are restored; others may refuse that
+_TABLES_OF_TORCH = vars(nn.Module()).keys() - {"_parameters", "_buffers"}  # of hooks and submodules, a dozen a module
 NORMS, EMBEDDINGS = ("batch_norm", "instance_norm"), ("embedding", "embedding_bag")  # functions that may write
 
 
@@ -31,7 +32,9 @@ def check_not_sharded(model: nn.Module | None) -> None:
 def modules_kept(model: nn.Module | None) -> Iterator[None]:
     """Restore a model's parameters, buffers, attributes and modes after the block, their values included."""
     modules = list(model.modules()) if model is not None else []
-    kept = _with_copies([vars(each) for each in modules])
+    own = [vars(each) for each in modules]
+    kept = [(each, each.copy()) for each in own]
+    kept += _with_copies(value for each in own for name, value in each.items() if name not in _TABLES_OF_TORCH)
     tensors = [(each, each.data, each.grad) for each in (model.parameters() if model is not None else ())]
     held = [each for _, before in kept for each in _values(before) if isinstance(each, torch.Tensor)]
     writes = _Writes([*held, *(each.grad for each in held if each.is_leaf and each.grad is not None)])
@@ -52,9 +55,9 @@ def modules_kept(model: nn.Module | None) -> Iterator[None]:
             parameter.grad = grad
 
 
-def _with_copies(containers: Iterable[Any]) -> list[tuple[Any, Any]]:
-    """Return containers, and those that they contain at any depth, each with a copy of what it holds now."""
-    found, waiting = dict[int, tuple[Any, Any]](), list(containers)
+def _with_copies(values: Iterable[Any]) -> list[tuple[Any, Any]]:
+    """Return containers among values, and those that they contain at any depth, each with a copy of what it holds."""
+    found, waiting = dict[int, tuple[Any, Any]](), [value for value in values if type(value) in CONTAINERS]
     while waiting:
         each = waiting.pop()
         if id(each) not in found:
