@@ -15,15 +15,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from core.config.sections import (
-    BlocksConfig,
-    EncoderOnlyConfig,
-    GRUConfig,
-    ModelConfig,
-    Section,
-    WatchedModelConfig,
-    as_python,
-)
+from core.config.sections import BlocksConfig, EncoderOnlyConfig, GRUConfig, ModelConfig, Section, WatchedModelConfig
 from core.config.tasks import TaskConfig, WatchedConfig
 from core.config.training import TrainingConfig
 from core.storage import bounded_yaml
@@ -252,7 +244,7 @@ class Preset(Section):
             section, _, field = key.partition(".")
             if section not in SECTIONS or not field:
                 raise ConfigError([(key, f"{key} is not a known key; keys look like training.steps")])
-            document[section][field] = as_python(value)
+            document[section][field] = Section.as_python(value)
         for section in SECTIONS:
             fields = section_class(section, document[section].get("family")).model_fields
             document[section] = {

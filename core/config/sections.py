@@ -66,15 +66,15 @@ Blocks are built from ``(config, generator)``; embeddings and outputs from ``(co
 """
 
 
-def as_python(value: Any) -> Any:
-    """Return a number of NumPy or PyTorch as Python's, which strict types ask for; other values as they are."""
-    return value.item() if getattr(value, "ndim", None) == 0 else value
-
-
 class Section(BaseModel):
     """Base class of all sections: frozen, strictly typed, without unknown keys or non-finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    @staticmethod
+    def as_python(value: Any) -> Any:
+        """Return a number of NumPy or PyTorch as Python's, which strict types ask for; other values as they are."""
+        return value.item() if getattr(value, "ndim", None) == 0 else value
 
 
 class _ModelSection(Section):

@@ -7,7 +7,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from core.config import ConfigError
-from core.config.sections import Section, as_python
+from core.config.sections import Section
 from core.storage.error_messages import short_repr
 
 
@@ -21,7 +21,9 @@ class _BaseStrategy(Section):
     @model_validator(mode="before")
     @classmethod
     def _numbers_as_python(cls, settings: Any) -> Any:
-        return {name: as_python(value) for name, value in settings.items()} if isinstance(settings, dict) else settings
+        return (
+            {name: cls.as_python(value) for name, value in settings.items()} if isinstance(settings, dict) else settings
+        )
 
     @property
     def sequences_per_source(self) -> int:

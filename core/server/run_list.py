@@ -64,7 +64,7 @@ def find_runs(
             continue
         if len(rows) < MAX_LISTED:
             rows.append(row)
-        else:
+        elif name not in keep:
             unlisted += 1
     missing = set(keep) - {row.name for row in rows}
     kept = [row for name in names if name in missing and (row := _row(runs, name))] if missing else []

@@ -63,6 +63,8 @@ def test_a_list_keeps_chosen_runs_that_the_visitor_may_see(mine: VisitorRuns):
     found = mine.find(keep=["run-0", "run-9", "nobodys-run"])
     assert (names(found), found.unlisted) == (["run-9", "run-8", "run-7", "run-0"], 6)
     assert names(mine.find("run-2", keep=["run-5"])) == ["run-2", "run-5"]
+    found = mine.find("copy", keep=["run-3"])  # which matches, and is the fourth
+    assert (names(found), found.unlisted) == (["run-9", "run-7", "run-5", "run-3"], 0)
 
 
 def test_menu_compare_and_start_from_search_alike(mine: VisitorRuns, tiny):
