@@ -7,5 +7,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def in_percent(share: float, *, digits: int = 0) -> str:
-    """Return ``2 %``: a share of 1 in percent."""
-    return f"{100 * share:.{digits}f} %"
+    """Return ``2 %``: a share of 1 in percent; what is rounded is never 0 % or 100 %, but ``<1 %`` or ``>99 %``."""
+    percent, least = 100 * share, 10**-digits
+    if 0 < percent < least:
+        return f"<{least:.{digits}f} %"
+    if 100 - least < percent < 100:
+        return f">{100 - least:.{digits}f} %"
+    return f"{percent:.{digits}f} %"

@@ -21,6 +21,7 @@ from core.config import (
     read_preset,
     section_classes,
 )
+from core.config.counting import in_percent
 from core.config.sections import GRUConfig
 from core.storage import bounded_yaml
 from core.tasks import build_task
@@ -313,3 +314,14 @@ def test_a_task_may_have_more_sequences_than_a_float_can_represent():
 def test_a_model_is_called_by_its_family_or_by_its_recurrent_cell():
     names = ("digits-reversal", "digits-reversal-gru", "digits-reversal-lstm", "digits-reversal-rnn", "masked-digits")
     assert [load_preset(name).model.kind for name in names] == ["transformer", "gru", "lstm", "rnn", "encoder-only"]
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "written"),
+    [
+        *((0, 0, "0 %"), (1, 0, "100 %"), (0.02, 0, "2 %"), (1.5, 0, "150 %"), (0.756, 1, "75.6 %")),
+        *((0.004, 0, "<1 %"), (0.996, 0, ">99 %"), (0.0004, 1, "<0.1 %"), (0.9996, 1, ">99.9 %")),
+    ],
+)
+def test_a_share_is_never_rounded_to_none_or_all(share: float, digits: int, written: str):
+    assert in_percent(share, digits=digits) == written
