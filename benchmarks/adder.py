@@ -18,6 +18,7 @@ import torch
 
 from core import plugins
 from core.config import read_preset
+from core.config.counting import percent
 from core.config.preset import PLUGIN_FILES
 from core.config.sections import GRUConfig
 from core.evaluation.passes import DECODED
@@ -81,10 +82,10 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     edge_cases = len(EDGE_CASES) - sum(index < len(EDGE_CASES) for index in wrong)
     is_qualified = right >= NEEDED * len(pairs)
     print(
-        f"run {options.run}: {right:,} of {len(pairs):,} sums right ({right / len(pairs):.2%}), {edge_cases} of "
-        f"{len(EDGE_CASES)} edge cases; {parameters:,} unique parameters; {seconds:.1f} s of processor time"
+        f"run {options.run}: {right:,} of {len(pairs):,} sums right ({percent(right / len(pairs), 2)}), {edge_cases} "
+        f"of {len(EDGE_CASES)} edge cases; {parameters:,} unique parameters; {seconds:.1f} s of processor time"
     )
-    print("qualified" if is_qualified else f"not qualified: fewer than {NEEDED:.0%} are right")
+    print("qualified" if is_qualified else f"not qualified: fewer than {percent(NEEDED, 0)} are right")
     for index in wrong[:SHOWN]:
         first, second = pairs[index]
         print(f"  {first} + {second} = {first + second}, not {answers[index]}")

@@ -19,6 +19,7 @@ import torch
 
 from core.cli.arguments import preset_from
 from core.config import Preset
+from core.config.counting import percent
 from core.config.tasks import DigitsConfig
 from core.generation import generate
 from core.interpret.attribution.activation_patching import ActivationPatching, activation_patching
@@ -108,8 +109,8 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         fractions = "  ".join(f"{each.fraction(name):6.1%}" for each in found)
         mark = "  " if all(each.fraction(name) >= TARGET for each in found) else "* "
         print(f"{mark}{name}  {fractions}  {meaning}")
-    print(f"*: below {TARGET:.0%} with some seed")
-    removed = ", ".join(f"{mean(each.removed):.0%}" for each in found)
+    print(f"*: below {percent(TARGET, 0)} with some seed")
+    removed = ", ".join(f"{percent(mean(each.removed), 0)}" for each in found)
     print(f"logit difference that ablating the alignment head removes, mean: {removed}")
     return {
         "preset": preset.name,

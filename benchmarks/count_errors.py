@@ -7,6 +7,8 @@ tabs between them, each line of ANSWERS the answer to the word on the same line,
 import sys
 from collections.abc import Iterable
 
+from core.config.counting import percent
+
 
 def edits(one: list[str], other: list[str]) -> int:
     """Count the insertions, deletions and substitutions between two answers (Wagner & Fischer 1974)."""
@@ -34,4 +36,4 @@ def count_errors(references: Iterable[str], answers: Iterable[str]) -> tuple[int
 if __name__ == "__main__":
     with open(sys.argv[1], encoding="utf-8") as reference_file, open(sys.argv[2], encoding="utf-8") as answer_file:
         total, errors, changed, length = count_errors(reference_file, answer_file)
-    print(f"{total:,} words: WER {errors / total:.4%}, PER {changed / length:.4%}")
+    print(f"{total:,} words: WER {percent(errors / total, 4)}, PER {percent(changed / length, 4)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.cli.arguments import preset_from
 from core.config import Preset
+from core.config.counting import percent
 from core.config.tasks import ModularConfig
 from core.evaluation.accuracy import evaluate
 from core.storage.errors import InputError
@@ -60,7 +61,7 @@ def _measure(preset: Preset) -> dict[str, Any]:
     times = "  ".join(f"{_text(each['step']):>10} {_text(each['seconds']):>7}" for each in passed.values())
     memorized, grokked = passed["train"]["step"], passed["test"]["step"]
     ratio = grokked / memorized if memorized and grokked else None
-    end = ", ".join(f"{split} {share:.2%} of {len(pairs[split]):,}" for split, share in accuracy.items())
+    end = ", ".join(f"{split} {percent(share, 2)} of {len(pairs[split]):,}" for split, share in accuracy.items())
     print(f"{preset.training.seed:4}  {times}  {_text(ratio and round(ratio, 1)):>10}  {end}", flush=True)
     times_of_all = {"ratio": ratio, "seconds": round(seconds, 1)}
     return {"seed": preset.training.seed, **passed, **times_of_all, "at_the_end": accuracy}

@@ -18,6 +18,7 @@ import torch
 from benchmarks.baseline import BaselineTransformer, build_baseline
 from core.cli.arguments import preset_from
 from core.config import Preset
+from core.config.counting import percent
 from core.evaluation.accuracy import evaluate, sequence_loss
 from core.evaluation.outputs import is_exact
 from core.evaluation.passes import CHUNK
@@ -140,7 +141,7 @@ def _shorten(preset: Preset) -> Preset:
 def _print_header(preset: Preset, *, with_baseline: bool) -> None:
     parameters = count_parameters(new_state(preset).model)
     print(f"{preset.name}, {parameters:,} parameters, on the CPU, 1 thread; seconds of processor time")
-    print(f"exact match on {TEST_SEQUENCES:,} held-out sequences, free-running; solved: at least {TARGET:.1%}")
+    print(f"exact match on {TEST_SEQUENCES:,} held-out sequences, free-running; solved: at least {percent(TARGET)}")
     baseline = f"   baseline, batches of {BASELINE_BATCH_SIZE}" if with_baseline else ""
     print(f"{'seed':>6}   {f'this preset, batches of {preset.sequences_per_step}':32}{baseline}")
 
@@ -151,7 +152,8 @@ def _print_row(ours: SolveRun, baseline: SolveRun | None) -> None:
 
 
 def _format(run: SolveRun) -> str:
-    return f"{run.steps:,} steps {run.seconds:6.1f} s {run.exact_match:.2%}{'' if run.is_solved else ' not solved'}"
+    end = "" if run.is_solved else " not solved"
+    return f"{run.steps:,} steps {run.seconds:6.1f} s {percent(run.exact_match, 2)}{end}"
 
 
 def _print_summary(ours: list[SolveRun], baseline: list[SolveRun]) -> None:

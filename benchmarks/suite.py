@@ -17,6 +17,7 @@ import torch
 from core.cli.arguments import preset_from
 from core.cli.compare import lengths_of
 from core.config import Preset
+from core.config.counting import percent
 from core.config.sections import Section
 from core.evaluation.accuracy import evaluate
 from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
@@ -54,7 +55,7 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         found = {figure: (statistics.median(each), min(each)) for figure, each in shares.items()}
         cells = "".join(f"{median:12.2%} {worst:8.2%}" for median, worst in found.values())
         seconds = statistics.median(each["seconds"] for each in runs)
-        by_seed = " ".join(f"{share:.2%}" for share in shares["exact match"])
+        by_seed = " ".join(f"{percent(share, 2)}" for share in shares["exact match"])
         print(f"{value:22}{cells} {seconds:8.1f}  {by_seed}", flush=True)
         for name in runs[0].get("by_set", ()):
             of_set = [each["by_set"][name] for each in runs]

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.interleaved_timing import median_ratio, time_interleaved
+from core.config.counting import percent
 from core.generation import Beam, Greedy, Strategy
 from core.generation.translation import decode_sources
 from core.models.transformer import Transformer
@@ -71,10 +72,10 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
             f"of {speed.mean_tokens:.1f} tokens",
             end="",
         )
-        if speed.ratio is None:
+        if speed.ratio is None or speed.same is None:
             print("; to compare with CTranslate2: pip install -c requirements-extras.txt -e '.[parity]'")
         else:
-            print(f", {speed.ratio:.2f} × CTranslate2; {speed.same:.1%} have the same tokens", flush=True)
+            print(f", {speed.ratio:.2f} × CTranslate2; {percent(speed.same)} have the same tokens", flush=True)
     return {"run": options.run, "sentences": len(sources), "strategies": [asdict(speed) for speed in speeds]}
 
 

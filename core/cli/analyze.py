@@ -18,6 +18,7 @@ from tqdm import tqdm
 
 from core.cli.analyze_prediction import check_options, explain
 from core.cli.arguments import check_sequences
+from core.config.counting import percent
 from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells
 from core.interpret.head_table import measure_heads
 from core.interpret.health import MARKS, Figure
@@ -70,8 +71,10 @@ def run(options: argparse.Namespace) -> int:
     print(_lines(table))
     print(f"\n{_best_head(table)}")
     layers = _without(cells, layers=True)
-    without = ", ".join(f"{layer.block}.{layer.layer} {layer.exact_match_without:.1%}" for layer in layers.itertuples())
-    print(f"\nexact match: {cells[0].intact:.1%} with all heads; without all heads of a layer: {without}")
+    without = ", ".join(
+        f"{layer.block}.{layer.layer} {percent(layer.exact_match_without)}" for _, layer in layers.iterrows()
+    )
+    print(f"\nexact match: {percent(cells[0].intact)} with all heads; without all heads of a layer: {without}")
     between = measure_layers(loaded.model, loaded.task, pairs)
     if neighbors := _neighbors(between):
         print(f"distance between the mean patterns of a layer and the next: {neighbors}")
@@ -158,10 +161,11 @@ def _best_head(table: pd.DataFrame) -> str:
     scored = table[table["links"] > 0]
     if scored.empty:
         return "no gold alignment: no token is known to come from a single token of the source"
-    best = next(scored.nsmallest(1, "aer_produced").itertuples())
+    best = scored.nsmallest(1, "aer_produced").iloc[0]
     return (
-        f"best alignment with the source of the token produced: {best.block}.{best.layer}.{best.head}, "
-        f"AER {best.aer_produced:.1%}; uniform attention {best.uniform_aer_produced:.1%}; {best.links:,} links"
+        f"best alignment with the source of the token produced: {best.block}.{best.layer}.{best['head']}, "
+        f"AER {percent(best.aer_produced)}; uniform attention {percent(best.uniform_aer_produced)}; "
+        f"{best.links:,} links"
     )
 
 
@@ -176,8 +180,8 @@ def _neighbors(between: pd.DataFrame) -> str:
 def _strongest(spectrum: pd.Series) -> str:
     """Format the frequencies that have more than twice the power that each would have of equal shares."""
     above = spectrum[spectrum > 2 / len(spectrum)].sort_values(ascending=False)
-    listed = ", ".join(f"{frequency}: {share:.1%}" for frequency, share in above.items())
-    among = f"of {len(spectrum)} frequencies, {1 / len(spectrum):.1%} each if all were equal"
+    listed = ", ".join(f"{frequency}: {percent(share)}" for frequency, share in above.items())
+    among = f"of {len(spectrum)} frequencies, {percent(1 / len(spectrum))} each if all were equal"
     return f"{listed or 'none stands out'} ({among})"
 
 
@@ -204,11 +208,11 @@ def _each(name: str, format_cell: Callable[[pd.Series], str]) -> FormatColumn:
 
 
 def _offset(head: pd.Series) -> str:
-    return f"{head.offset:+d} {head.offset_fraction:.1%} {'pos' if head.positional else '   '}"
+    return f"{head.offset:+d} {percent(head.offset_fraction)} {'pos' if head.positional else '   '}"
 
 
 def _percent(name: str) -> FormatColumn:
-    return _each(name, lambda head: f"{head[name]:.1%}")
+    return _each(name, lambda head: percent(head[name]))
 
 
 def _starred(name: str, best: Callable[[pd.Series], float]) -> FormatColumn:

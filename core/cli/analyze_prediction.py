@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from core.config.counting import percent
 from core.generation.reading import read_input
 from core.interpret.attribution import (
     activation_patching,
@@ -124,8 +125,8 @@ def _lens(loaded: Trained, prediction: Prediction, options: argparse.Namespace) 
     lens = logit_lens.logit_lens(loaded.model, loaded.task, prediction)
     rows = [["after", "P", "rank", "score", "most probable"]]
     for row in lens.rows:
-        top = "  ".join(f"{token} {probability:.1%}" for token, probability in row.candidates[:3])
-        rows.append([row.name, f"{row.probability:.1%}", str(row.rank), f"{row.score:.2f}", top])
+        top = "  ".join(f"{token} {percent(probability)}" for token, probability in row.candidates[:3])
+        rows.append([row.name, f"{percent(row.probability)}", str(row.rank), f"{row.score:.2f}", top])
     data = [
         {
             "after": row.name,
@@ -145,7 +146,7 @@ def _decoder_lens(loaded: Trained, prediction: Prediction, options: argparse.Nam
     for each in answers:
         text = loaded.task.answer_text(each.answer) + ("" if each.stopped else " (no EOS)")
         layer = "embedding" if not each.layer else str(each.layer)
-        rows.append([layer, f"{each.probability:.1%}", f"{each.score:.2f}", text])
+        rows.append([layer, f"{percent(each.probability)}", f"{each.score:.2f}", text])
     data = [
         {
             "layer": each.layer,

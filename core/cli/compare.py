@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from tqdm import tqdm
 
 from core.cli.arguments import check_sequences
+from core.config.counting import percent
 from core.config.tasks import format_range
 from core.reports.comparison import Comparison, ComparisonProgress, as_data, compare
 from core.reports.comparison.groups import (
@@ -22,7 +23,7 @@ from core.reports.comparison.groups import (
     groups_by_pattern,
     groups_of_sweep,
 )
-from core.reports.formatting import percent, training_time
+from core.reports.formatting import training_time
 from core.runs import DEFAULT_ROOT, list_runs
 from core.runs.run import Runs
 from core.runs.sweeps.folder import SweepFolder

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from core.cli.arguments import format_strategy, strategy_from
+from core.config.counting import percent
 from core.interpret.inspection import SURENESS, Inspection, Step
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Runs
@@ -51,10 +52,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _format_step(step: Step, name: Callable[[str], str]) -> str:
     """List the most probable tokens; a produced token that is not the most probable one comes first."""
-    likely = "  ".join(f"{name(token)} {probability:.1%}" for token, probability in step.candidates)
+    likely = "  ".join(f"{name(token)} {percent(probability)}" for token, probability in step.candidates)
     if not step.forced and step.produced == step.candidates[0][0]:
         return likely
-    return f"{name(step.produced)} {step.probability:.1%} {'forced' if step.forced else 'chosen'}  of  {likely}"
+    return f"{name(step.produced)} {percent(step.probability)} {'forced' if step.forced else 'chosen'}  of  {likely}"
 
 
 def as_json(seen: Inspection) -> dict:

@@ -12,6 +12,7 @@ from core.cli.arguments import (
     loaded_run,
     strategy_from,
 )
+from core.config.counting import percent
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
@@ -122,7 +123,7 @@ def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect, scor
     )
     print(
         f"  padded        {padding.padded:9.4%}  of the first {padding.sequences}, in padded batches; without padding "
-        f"{padding.alone:.4%}"
+        f"{percent(padding.alone, 4)}"
     )
     if loaded.task.open_ended:
         print("                           not meaningful here: the task has no single reference answer")
@@ -135,9 +136,9 @@ def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect, scor
         best = best_head_of_layer(scores, max(score.layer for score in scores))
         kind = "cross" if any(head.block == "cross" for head in loaded.model.heads) else "self"
         print(
-            f"{kind}-attention of the last layer: head {best.head} puts {best.attention_mass:.1%} of its attention on "
-            f"the correct source token (uniform: {best.uniform_mass:.1%}); its largest weight is there in "
-            f"{best.argmax_accuracy:.1%} of the steps"
+            f"{kind}-attention of the last layer: head {best.head} puts {percent(best.attention_mass)} of its "
+            f"attention on the correct source token (uniform: {percent(best.uniform_mass)}); its largest "
+            f"weight is there in {percent(best.argmax_accuracy)} of the steps"
         )
 
 

@@ -8,18 +8,19 @@ import sys
 import torch
 from tqdm import tqdm
 
+from core.config.counting import percent
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.teaching.lessons import LESSON_FOLDER, RESULTS_FILE, Lesson, lesson_names, load_lesson, measure_pair
 
 FIGURES = (
-    ("training loss", "train_loss", "{:.4f}"),
-    ("validation loss", "validation_loss", "{:.4f}"),
-    ("teacher-forced tokens", "token_accuracy", "{:.1%}"),
-    ("exact match", "exact_match", "{:.1%}"),
-    ("exact match, unbatched", "exact_match_unpadded", "{:.1%}"),
-    ("90 % exact at step", "step_of_90_percent", "{}"),
-    ("output", "answer", "{}"),
+    ("training loss", "train_loss", "{:.4f}".format),
+    ("validation loss", "validation_loss", "{:.4f}".format),
+    ("teacher-forced tokens", "token_accuracy", percent),
+    ("exact match", "exact_match", percent),
+    ("exact match, unbatched", "exact_match_unpadded", percent),
+    ("90 % exact at step", "step_of_90_percent", str),
+    ("output", "answer", str),
 )
 
 
@@ -71,9 +72,9 @@ def _measured(lesson: Lesson, known: dict) -> dict:
 def _lines(lesson: Lesson, results: dict) -> list[str]:
     """Format the figures of both runs in two columns, and the doctor's diagnosis of each."""
     lines = [f"{lesson.title} ({lesson.name}), {results['seconds']} s", f"  {'':22} {'correct':>28} {'broken':>28}"]
-    for label, figure, layout in FIGURES:
+    for label, figure, text_of in FIGURES:
         values = [results[side]["figures"][figure] for side in ("right", "broken")]
-        texts = ["–" if value is None else layout.format(value)[:28] for value in values]
+        texts = ["–" if value is None else text_of(value)[:28] for value in values]
         lines.append(f"  {label:22} {texts[0]:>28} {texts[1]:>28}")
     named = [", ".join(results[side]["doctor"]["bugs"]) or "nothing" for side in ("right", "broken")]
     return [*lines, f"  {'diagnosis':22} {named[0]:>28} {named[1]:>28}"]

@@ -5,9 +5,10 @@ import json
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tqdm import tqdm
 from core.cli.arguments import changed_preset, named_preset, pairs_from, preset_from, recorded_command
 from core.cli.signals import print_or_stop, stopped_by_signals
 from core.config import Preset
+from core.config.counting import percent
 from core.evaluation.headline import bleu_name_of, headline_of
 from core.evaluation.significance import Spread
 from core.runs import DEFAULT_ROOT, RunError, RunFolder, Runs
@@ -33,13 +35,16 @@ from core.training.memory import memory_warning
 from core.training.state import TrainingState
 
 MAX_SEEDS = 100
-SPREAD = {  # figures summarized over seeds, where they are measured: label and format
-    "loss": ("validation loss", "{:.4f}"),
-    "bleu": ("BLEU", "{:.2f}"),
-    "chrf": ("chrF", "{:.2f}"),
-    "exact_match": ("exact match", "{:.2%}"),
-    "token_accuracy": ("token accuracy", "{:.2%}"),
-    "seconds": ("seconds", "{:.1f}"),
+_percent = partial(percent, digits=2)
+SPREAD: dict[
+    str, tuple[str, Callable[[float], str]]
+] = {  # figures over seeds, where measured: label and how to write one
+    "loss": ("validation loss", "{:.4f}".format),
+    "bleu": ("BLEU", "{:.2f}".format),
+    "chrf": ("chrF", "{:.2f}".format),
+    "exact_match": ("exact match", _percent),
+    "token_accuracy": ("token accuracy", _percent),
+    "seconds": ("seconds", "{:.1f}".format),
 }
 
 
@@ -221,10 +226,10 @@ def _train_seeds(new: _NewRun, presets: list[Preset], root: Path, options: argpa
 def _print_spreads(spreads: dict[str, Spread], *, bleu_name: str) -> None:
     """Print one line per figure: mean ± standard deviation, and the number of runs."""
     for figure, spread in spreads.items():
-        label, layout = SPREAD[figure]
+        label, text_of = SPREAD[figure]
         label = bleu_name if figure == "bleu" else label
-        sd = "" if spread.sd is None else f" ± {layout.format(spread.sd)}"
-        print(f"{label:24} {layout.format(spread.mean)}{sd}  (mean ± standard deviation, {spread.n} seeds)")
+        sd = "" if spread.sd is None else f" ± {text_of(spread.sd)}"
+        print(f"{label:24} {text_of(spread.mean)}{sd}  (mean ± standard deviation, {spread.n} seeds)")
 
 
 def _bar(name: str, state: TrainingState) -> tqdm:

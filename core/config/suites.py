@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.config.task_section import OneLengthConfig, TaskSection, format_range
 
 MIN_DISTINCT = 1_000
@@ -213,7 +213,7 @@ class ModularConfig(TaskSection):
     @property
     def summary(self) -> str:
         """A short description."""
-        return f"a {self.operation} b modulo {self.prime}, {in_percent(self.training_share)} of all pairs trained on"
+        return f"a {self.operation} b modulo {self.prime}, {percent(self.training_share, 0)} of all pairs trained on"
 
 
 class InductionConfig(TaskSection):

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.config.sections import FIXED
 from core.config.suites import (
     CogsConfig,
@@ -220,7 +220,7 @@ class MaskedDigitsConfig(OneLengthConfig):
     @property
     def summary(self) -> str:
         low, high = 2 * self.min_half, 2 * self.max_half
-        return f"fill in {in_percent(self.masked_share)} masked of {format_range(low, high)} mirrored digits"
+        return f"fill in {percent(self.masked_share, 0)} masked of {format_range(low, high)} mirrored digits"
 
 
 class NumberWordsConfig(TaskSection):

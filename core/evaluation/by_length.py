@@ -6,6 +6,7 @@ from statistics import fmean
 
 import torch
 
+from core.config.counting import percent
 from core.config.tasks import format_range
 from core.evaluation.answers import answer_table
 from core.models import Seq2Seq
@@ -53,8 +54,8 @@ class LengthRangeMean:
 
     def __str__(self) -> str:
         return (
-            f"lengths {format_range(self.first, self.last)}: token accuracy {self.token_accuracy:.2%}, "
-            f"exact match {self.exact_match:.2%}"
+            f"lengths {format_range(self.first, self.last)}: token accuracy {percent(self.token_accuracy, 2)}, "
+            f"exact match {percent(self.exact_match, 2)}"
         )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.evaluation.outputs import with_eos
 from core.evaluation.passes import evaluation_mode
 from core.generation import GenerationResult
@@ -49,9 +49,9 @@ Figure = float | None
 HeadMarks = dict[Block, tuple[tuple[Mark, ...], ...]]  # by layer and head
 HeadFigures = tuple[tuple[Figure, ...], ...]  # by layer and head
 MARKS: dict[Mark, str] = {
-    "dead": f"its output is less than {in_percent(DEAD)} of its attention layer's",
-    "collapsed": f"more than {in_percent(COLLAPSED)} of its attention is on one key of each input, whatever the query",
-    "uniform": f"its entropy is more than {in_percent(UNIFORM)} of that of uniform attention",
+    "dead": f"its output is less than {percent(DEAD, 0)} of its attention layer's",
+    "collapsed": f"more than {percent(COLLAPSED, 0)} of its attention is on one key of each input, whatever the query",
+    "uniform": f"its entropy is more than {percent(UNIFORM, 0)} of that of uniform attention",
 }
 
 

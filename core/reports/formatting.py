@@ -1,7 +1,8 @@
-"""Numbers in sentences and tables: only meaningful digits, never rounded up to 100 % or down to 0."""
+"""Figures, lengths and times in sentences and tables."""
 
 from collections.abc import Mapping, Sequence
 
+from core.config.counting import percent
 from core.evaluation.headline import HeadlineFigure
 
 _SPACE = "\N{NO-BREAK SPACE}"
@@ -14,18 +15,6 @@ _UNITS = (  # name, seconds, and the seconds above which the next unit is used
     ("days", _DAY, 2 * 365 * _DAY),
     ("years", 365 * _DAY, float("inf")),
 )
-
-
-def percent(fraction: float) -> str:
-    """Format a fraction (0-1) with one decimal, two near 0 and 1; ``100 %`` and ``0 %`` only if it is exact."""
-    if fraction in (0, 1):
-        return f"{fraction * 100:.0f}{_SPACE}%"
-    text = f"{fraction * 100:.1f}"
-    if text == "100.0":
-        return f"{int(fraction * 1e4) / 100:.2f}{_SPACE}%" if fraction < 0.9999 else f">{_SPACE}99.99{_SPACE}%"
-    if fraction < 0.001:
-        return f"{fraction * 100:.2f}{_SPACE}%" if fraction >= 0.0001 else f"<{_SPACE}0.01{_SPACE}%"
-    return f"{text}{_SPACE}%"
 
 
 def headline_text(figures: Sequence[HeadlineFigure]) -> str:

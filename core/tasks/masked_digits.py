@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.config.tasks import MaskedDigitsConfig, format_range
 from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import Batch, Split, Task
@@ -63,7 +63,7 @@ class MaskedDigits(Task):
         """The distribution of the inputs, in a few words."""
         return (
             f"length of a half uniform in {format_range(self.min_half, self.max_half)}, each digit uniform among "
-            f"{len(_DIGITS)}, second half mirrored; {in_percent(self.masked_share)} of the digits masked, at least "
+            f"{len(_DIGITS)}, second half mirrored; {percent(self.masked_share, 0)} of the digits masked, at least "
             "one, never both occurrences of one"
         )
 

@@ -75,7 +75,7 @@ def test_the_count_is_that_of_an_independent_one_on_the_same_answers(run, monkey
     assert 8_900 < right < 9_200  # a tenth of the first operands end in 7, a tenth of whose sums end in 9 all the same
     assert result["edge_cases_right"] == 10
     assert not result["qualified"]
-    assert "not qualified: fewer than 99% are right" in shown
+    assert "not qualified: fewer than 99 % are right" in shown
 
 
 def test_the_submission_adds_as_the_run_does(run, tmp_path, capsys, monkeypatch):

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from core.__main__ import main
+from core.config.counting import percent
 from core.interpret.ablation import ablation_grid
 from core.interpret.head_table import measure_heads
 from core.runs import DEFAULT_ROOT
@@ -86,22 +87,22 @@ def test_the_table_has_one_line_per_head_and_marks_the_best(analyzed, measured):
     assert output.splitlines()[1] == "attention while decoding 30 held-out sequences, free-running"
     assert "not why the model produced its output" in output
     assert "{" not in output
-    lines = [line.split() for line in output.splitlines()]
+    lines = [line.replace(" %", "%").split() for line in output.splitlines()]
     heads = {line[0]: line[1:] for line in lines if line and line[0].count(".") == 2}
     assert list(heads) == [f"{head.block}.{head.layer}.{head.head}" for head in table.itertuples()]
     assert heads["encoder.1.1"][:6] == ["–"] * 6
-    assert {name: cells[-1] for name, cells in heads.items()} == {
-        f"{block}.{layer}.{head}": f"{share:.1%}" for (block, layer, head), share in exact_match.items() if head
+    assert {name: cells[-1].replace("%", " %") for name, cells in heads.items()} == {
+        f"{block}.{layer}.{head}": percent(share) for (block, layer, head), share in exact_match.items() if head
     }
     best = table.loc[table["aer_produced"].idxmin()]
-    assert f"cross.{best.layer}.{best['head']}, AER {best.aer_produced:.1%}; uniform attention " in output
-    assert f"{best.uniform_aer_produced:.1%}; {best.links:,} links" in output
-    assert f"without all heads of a layer: encoder.1 {exact_match['encoder', 1, 0]:.1%}, encoder.2" in output
+    assert f"cross.{best.layer}.{best['head']}, AER {percent(best.aer_produced)}; uniform attention " in output
+    assert f"{percent(best.uniform_aer_produced)}; {best.links:,} links" in output
+    assert f"without all heads of a layer: encoder.1 {percent(exact_match['encoder', 1, 0])}, encoder.2" in output
     for column, name in enumerate(TRUTH):
         best = {"mass": table[name].max(), "aer": table[name].min()}.get(name.split("_")[0])
         for cells, value in zip(heads.values(), table[name], strict=True):
-            written = "–" if pd.isna(value) else f"{value:.1%}" + ("*" if value == best else "")
-            assert cells[column] == written
+            written = "–" if pd.isna(value) else percent(value) + ("*" if value == best else "")
+            assert cells[column] == written.replace(" ", "")
 
 
 def test_an_invalid_number_of_sequences_is_refused(root):

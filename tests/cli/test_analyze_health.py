@@ -43,7 +43,7 @@ def test_frequencies_of_numbers_have_a_column_in_their_runs_only(root, tmp_path)
     _, text, _ = analyze(tmp_path, "a", "--json")
     power = last_json(text)["fourier_power"]
     assert power == {str(frequency): pytest.approx(share, abs=1e-6) for frequency, share in spectrum.items()}
-    assert "Fourier power of the number embeddings: none stands out (of 6 frequencies, 16.7% each" in text
+    assert "Fourier power of the number embeddings: none stands out (of 6 frequencies, 16.7 %" in text
     assert "fourier_power" not in last_json(analyze(root, "a", "--json")[1])
 
 

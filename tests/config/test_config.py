@@ -21,7 +21,7 @@ from core.config import (
     read_preset,
     section_classes,
 )
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.config.sections import GRUConfig
 from core.storage import bounded_yaml
 from core.tasks import build_task
@@ -319,9 +319,12 @@ def test_a_model_is_called_by_its_family_or_by_its_recurrent_cell():
 @pytest.mark.parametrize(
     ("share", "digits", "written"),
     [
-        *((0, 0, "0 %"), (1, 0, "100 %"), (0.02, 0, "2 %"), (1.5, 0, "150 %"), (0.756, 1, "75.6 %")),
-        *((0.004, 0, "<1 %"), (0.996, 0, ">99 %"), (0.0004, 1, "<0.1 %"), (0.9996, 1, ">99.9 %")),
+        *((0, 0, "0 %"), (0, 1, "0 %"), (1, 0, "100 %"), (1.0, 1, "100 %"), (0.02, 0, "2 %"), (1.5, 0, "150 %")),
+        *((0.137, 1, "13.7 %"), (0.5, 1, "50.0 %"), (0.5, 2, "50.00 %")),
+        *((0.004, 0, "0.4 %"), (0.996, 0, "99.6 %"), (0.0004, 0, "< 0.1 %"), (0.9996, 0, "> 99.9 %")),
+        *((0.0005, 1, "0.05 %"), (0.99949, 1, "99.9 %"), (0.9996, 1, "99.96 %"), (0.9997, 1, "99.97 %")),
+        *((0.00001, 1, "< 0.01 %"), (0.99996, 1, "> 99.99 %"), (0.99996, 2, "99.996 %")),
     ],
 )
 def test_a_share_is_never_rounded_to_none_or_all(share: float, digits: int, written: str):
-    assert in_percent(share, digits=digits) == written
+    assert percent(share, digits) == written

@@ -166,7 +166,7 @@ def test_means_over_long_inputs_state_their_range_of_lengths(scripted, reversal)
     mean = accuracy.mean(range(41, 51))
     assert (mean.first, mean.last, mean.exact_match) == (41, 50, 0.5)
     assert str(mean).startswith("lengths 41–50: token accuracy ")
-    assert str(mean).endswith("exact match 50.00%")
+    assert str(mean).endswith("exact match 50.00 %")
     assert accuracy.mean(range(41, 46)).exact_match == accuracy.mean(range(1, 46)).exact_match == 1.0
     with pytest.raises(ValueError, match="no inputs of length 51–500 were measured"):
         accuracy.mean(range(51, 501))

@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 import torch
 
+from core.config.counting import percent
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.padding_effect import PaddingEffect
 from core.models import build_model
-from core.reports.formatting import percent
 from core.reports.report import measure
 from core.reports.report.attention_section import answer_questions
 from core.reports.report.measurements import ReportMeasurements, TrainingTargets
@@ -34,7 +34,7 @@ def test_the_four_questions_are_answered_from_the_steps(tiny, task, pairs):
     missed = int((aligned.argmax_column != aligned.gold_column).sum())
     assert f"{missed:,} steps are misaligned" in answered[1].sentences[1]
     assert [row[0] for row in answered[3].table] == ["step", "first", "between", "last symbol", "EOS"]
-    assert "100\N{NO-BREAK SPACE}% of the outputs never end" in answered[3].sentences[-1]
+    assert "100 % of the outputs never end" in answered[3].sentences[-1]
 
 
 def attending(offset: int, share_right: float, *, elsewhere_right: float = 1.0) -> ReportMeasurements:
@@ -111,6 +111,6 @@ def test_usefulness_is_stated_only_if_both_groups_are_large_enough(share, elsewh
 
 def test_first_and_last_steps_are_reported_separately():
     answered = answer_questions(attending(0, 1.0))[3]
-    assert answered.table[1][:3] == ["first", "50.0\N{NO-BREAK SPACE}%", "100\N{NO-BREAK SPACE}%"]
+    assert answered.table[1][:3] == ["first", "50.0 %", "100 %"]
     assert answered.table[4][:3] == ["EOS", "–", "–"]
-    assert "the largest weight is: 100\N{NO-BREAK SPACE}% on EOS" in answered.sentences[1]
+    assert "the largest weight is: 100 % on EOS" in answered.sentences[1]

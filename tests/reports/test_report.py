@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from core.evaluation.accuracy import evaluate
-from core.reports.formatting import percent
 from core.reports.report import REPORT_FILES, Report, write_report
 from core.reports.report.rendering import as_html, plain, table
 from core.runs import RunFolder
@@ -19,25 +18,6 @@ from core.tasks import fixed_pairs
 from core.tasks.ingest import HeldOutFile, PairFiles, prepare_preset
 from tests.support.run_helpers import wait_for
 from tests.support.trainings import train_run
-
-
-@pytest.mark.parametrize(
-    ("share", "written"),
-    [
-        (0, "0 %"),
-        (1, "100 %"),
-        (1.0, "100 %"),
-        (0.5, "50.0 %"),
-        (0.137, "13.7 %"),
-        (0.9996, "99.96 %"),
-        (0.99996, "> 99.99 %"),
-        (0.99949, "99.9 %"),
-        (0.00001, "< 0.01 %"),
-        (0.0005, "0.05 %"),
-    ],
-)
-def test_percentages_are_never_rounded_to_all_or_none(share, written):
-    assert percent(share) == written.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 class Text(HTMLParser):

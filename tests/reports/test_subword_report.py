@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from core.config.counting import percent
 from core.models import build_model
-from core.reports.formatting import percent
 from core.reports.report import tables
 from core.reports.report.attention_section import SHARED_WORDS, answer_questions
 from core.reports.report.gallery import gallery_as_data, gallery_of

@@ -97,7 +97,7 @@ def test_answers_of_few_words_are_judged_by_exact_match_and_bleu_is_beside_it(wr
     report, _ = written
     bleu = report.metrics["translation"]["greedy"]["bleu"]
     assert report.summary == (
-        "This model does not solve its task: 0 of 60 held-out inputs (0\N{NO-BREAK SPACE}%) are answered exactly. "
+        "This model does not solve its task: 0 of 60 held-out inputs (0 %) are answered exactly. "
         f"BLEU is {bleu:.1f}, chrF {report.metrics['translation']['greedy']['chrf']:.1f}."
     )
     assert [figure["name"] for figure in report.metrics["headline"]] == ["exact match", "BLEU"]

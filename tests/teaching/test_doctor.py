@@ -8,6 +8,7 @@ from torch import nn
 
 from core.__main__ import main
 from core.config import BUG_FAMILIES, BugName, Preset, load_preset
+from core.config.counting import percent
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.translation_quality import TranslationQuality
 from core.models.attention import MultiHeadAttention
@@ -270,7 +271,7 @@ def figures(exact: float, bleu: float | None = None) -> Evaluation:
 def test_a_run_that_answers_wrongly_does_not_do_its_task(tiny, exact, light):
     result = run_checks.check_task(Subject(new_state(tiny), None), figures(exact))
     assert result.light == light
-    assert f"{100 * exact:.1f} % are right, after 0 of 8 updates" in result.sentence
+    assert f" {percent(exact)} are right, after 0 of 8 updates" in result.sentence
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from core.config.counting import counted
+from core.config.counting import counted, percent
 from core.config.tasks import NOT_HERE
-from core.reports.formatting import percent
 from core.reports.report import METRICS_FILE, PAGE_FILE, Gallery, find_failures, gallery_as_data, write_report
 from core.reports.report.gallery import FailureSource
 from core.runs import ACTIVE, Run

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
-from core.config.counting import counted
+from core.config.counting import counted, percent
 from core.evaluation.accuracy import perplexity
 from core.evaluation.bootstrap import RESAMPLES, SEED, PairedBootstrap
 from core.evaluation.by_length import AccuracyByLength
@@ -14,7 +14,6 @@ from core.evaluation.headline import Headline
 from core.evaluation.significance import PairedOutcomes, Spread
 from core.reports.comparison.comparable import RunGroup, unfinished
 from core.reports.comparison.measurement import ComparedRun, Comparison, PairedComparison
-from core.reports.formatting import percent
 
 SIGNIFICANCE_LEVEL = 0.05
 METRICS: dict[str, Callable[[ComparedRun], float]] = {

@@ -9,9 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from core.config.counting import counted
+from core.config.counting import counted, percent
 from core.interpret.head_scores import HeadScore, best_head_of_layer
-from core.reports.formatting import percent
 from core.reports.report.findings import MIN_COMPARABLE
 from core.reports.report.measurements import ReportMeasurements
 from core.text.pieces import piece_name

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from core.config.counting import counted
-from core.reports.formatting import headline_text, percent
+from core.config.counting import counted, percent
+from core.reports.formatting import headline_text
 from core.reports.report.measurements import ReportMeasurements
 
 SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5  # exact match

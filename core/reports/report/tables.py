@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from core.config.counting import percent
 from core.config.listing import changes_from_shipped
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.breakdown import BreakdownAccuracy
@@ -13,7 +14,7 @@ from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
 from core.interpret.trained import Trained
 from core.models import count_parameters
-from core.reports.formatting import headline_value, percent, training_time
+from core.reports.formatting import headline_value, training_time
 from core.reports.report.measurements import ReportMeasurements
 from core.runs import RunInfo
 

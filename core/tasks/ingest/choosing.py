@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 
+from core.config.counting import percent
 from core.config.tasks import OwnPairsConfig
 from core.tasks.ingest.pairs import MAX_TOKENS, RESERVED, IngestResult, Kinds, SubwordSizes
 from core.tasks.own_pairs import OwnPairs
@@ -62,7 +63,7 @@ def choose_tokens(path: Path, result: IngestResult) -> tuple[Kinds, str]:
         unknown.append({"character": 0.0, "word": of_words[side], "symbol": of_symbols[side]}[kind])
     if max(unknown) > MAX_UNKNOWN:
         worst = unknown.index(max(unknown))
-        share = share_text(unknown[worst])
+        share = percent(unknown[worst])
         return ("subword", "subword"), (
             f"Subwords: {share} of the words in held-out {_SIDES[worst]} would be unknown with words as tokens."
         )
@@ -99,11 +100,6 @@ def unknown_shares(table: PairTable) -> tuple[float, float]:
     return _share(source == UNK_ID), _share(target == UNK_ID)
 
 
-def share_text(share: float) -> str:
-    """Format a share (0-1) with one decimal; ``0 %`` only if it is exactly that."""
-    return "0 %" if share == 0 else "less than 0.1 %" if share < 0.001 else f"{100 * share:.1f} %"
-
-
 def _share(is_unknown: torch.Tensor) -> float:
     return float(is_unknown.double().mean()) if is_unknown.numel() else 0.0
 
@@ -115,7 +111,7 @@ def _reason(kind: TokenKind, unknown: float) -> str:
     known = (
         "all of those in held-out pairs are known"
         if unknown == 0
-        else f"{share_text(unknown)} of those in held-out pairs are unknown"
+        else f"{percent(unknown)} of those in held-out pairs are unknown"
     )
     return f"{name}: {known}"
 

@@ -3,8 +3,8 @@
 import unicodedata
 from collections import Counter
 
-from core.config.counting import counted
-from core.tasks.ingest.choosing import MAX_UNKNOWN, share_text
+from core.config.counting import counted, percent
+from core.tasks.ingest.choosing import MAX_UNKNOWN
 from core.tasks.ingest.columns import Columns
 from core.tasks.ingest.lines import NOT_UTF_8, SAVE_AS_UTF_8, Row
 from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult
@@ -54,7 +54,7 @@ def skipped_share(result: IngestResult) -> str:
     total = skipped + result.pairs + result.duplicates + result.overlaps
     kinds = result.skipped.most_common()
     why = kinds[0][0] if len(kinds) == 1 else ", ".join(f"{count:,} {kind}" for kind, count in kinds)
-    return f"{skipped:,} of {total:,} rows ({100 * skipped / total:.1f} %) cannot be used: {why}."
+    return f"{skipped:,} of {total:,} rows ({percent(skipped / total)}) cannot be used: {why}."
 
 
 def _reading_facts(result: IngestResult) -> list[tuple[str, str]]:
@@ -110,7 +110,7 @@ def _unknown(result: IngestResult) -> str:
         return "0 %; rare characters are written as bytes"
     if not any(result.unknown):
         return "0 %"
-    source, target = map(share_text, result.unknown)
+    source, target = map(percent, result.unknown)
     advice = "; subwords would leave none" if max(result.unknown) > MAX_UNKNOWN else ""
     return f"{source} of the source's, {target} of the target's, read as UNK{advice}"
 

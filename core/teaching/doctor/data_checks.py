@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.models.hooks import hook_names, hooks
 from core.tasks import Batch
 from core.teaching.doctor.black_box import NO_ID, SpecialIds, lengths
@@ -34,7 +34,7 @@ def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: Spe
     differs = is_compared & (tgt_in[:, 1:] != before)
     share, others = (differs.sum() / is_compared.sum()).item(), tgt_in[:, 1:][differs].unique().tolist()
     if len(others) > 1 or share > REPLACED:
-        sentence = f"At {in_percent(equal)} of the positions the decoder reads the token that it has to predict."
+        sentence = f"At {percent(equal, 0)} of the positions the decoder reads the token that it has to predict."
         if equal <= RARE:
             sentence = f"The decoder input is not the target shifted right by one position. {sentence}"
         return Finding(name, "red", sentence, equal, "targets-not-shifted" if equal > 0.99 else None)
@@ -42,11 +42,11 @@ def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: Spe
     begins = torch.cat([tgt_in[:, :1], tgt_in.gather(1, first)], dim=1) == special.bos  # which may be PAD itself
     without = (~begins.any(dim=1)).float().mean().item()
     if without and special.bos != NO_ID:
-        return Finding(name, "red", f"{in_percent(without)} of the decoder inputs do not begin with BOS.", without)
+        return Finding(name, "red", f"{percent(without, 0)} of the decoder inputs do not begin with BOS.", without)
     if others:
         sentence = (
             "The decoder input is the target shifted right by one position, but for the id "
-            f"{others[0]}, which replaces {in_percent(share)} of the tokens, as word dropout does. "
+            f"{others[0]}, which replaces {percent(share, 0)} of the tokens, as word dropout does. "
             "Check that this is intended."
         )
         return Finding(name, "amber", sentence, share)
@@ -77,7 +77,7 @@ def check_eos_in_targets(targets: torch.Tensor, special: SpecialIds) -> Finding:
     ended = (targets.gather(1, last[:, None]) == special.eos).float().mean().item()
     if ended > 0.99:
         return Finding(name, "green", "Every target ends with EOS.", ended)
-    sentence = f"{in_percent(ended)} of the targets end with EOS: the model does not learn to stop."
+    sentence = f"{percent(ended, 0)} of the targets end with EOS: the model does not learn to stop."
     return Finding(name, "red", sentence, ended, "no-eos-in-targets" if ended < RARE else None)
 
 
@@ -94,7 +94,7 @@ def check_pad_in_loss(gradient: torch.Tensor, is_pad: torch.Tensor) -> Finding:
     fraction = (gradient[is_pad].sum() / gradient.sum().clamp(min=1e-30)).item()
     if fraction == 0:
         return Finding(name, "green", "Predictions at PAD positions do not count in the loss.", fraction)
-    sentence = f"PAD counts in the loss: its positions have {in_percent(fraction)} of the gradient."
+    sentence = f"PAD counts in the loss: its positions have {percent(fraction, 0)} of the gradient."
     return Finding(name, "red", sentence, fraction, "pad-in-the-loss")
 
 
@@ -112,7 +112,7 @@ def check_tokens_in_loss(gradient: torch.Tensor, tgt_out: torch.Tensor, special:
     fraction = (left_out.sum() / is_token.sum().clamp(min=1)).item()
     if not left_out.any():
         return Finding(name, "green", "Every token of the targets counts in the loss.", fraction)
-    sentence = f"{in_percent(fraction)} of the tokens of the targets do not count in the loss"
+    sentence = f"{percent(fraction, 0)} of the tokens of the targets do not count in the loss"
     ids = tgt_out[left_out].unique().tolist()
     if len(ids) == 1:
         sentence += f", all of them with id {ids[0]}" + (" (EOS)" if ids[0] == special.eos else "")

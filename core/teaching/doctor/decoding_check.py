@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.teaching.doctor.any_model import AnyModel
 from core.teaching.doctor.black_box import NotCheckableError, spread
 from core.teaching.doctor.finding import Finding
@@ -56,7 +56,7 @@ def check_decoding(subject: AnyModel, decode: Callable[[torch.Tensor], torch.Ten
         return Finding(name, "green", sentence, fraction)
     first = int(differs.any(dim=0).int().argmax())
     sentence = (
-        f"{in_percent(fraction)} of the decoded tokens are not those that forward predicts for the tokens before them, "
+        f"{percent(fraction, 0)} of the decoded tokens are not those that forward predicts for the tokens before them, "
         f"the first at step {first + 1}. Possible causes: a cache or positions off by one, another mask, dropout, "
         "another beginning than BOS, or a rule that forces or forbids tokens."
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.interpret.any_module.function_calls import FunctionCalls
 from core.teaching.doctor.black_box import BlackBox, how_far, largest_change
 from core.teaching.doctor.finding import FORWARD, Finding
@@ -29,7 +29,7 @@ def check_forward(subject: BlackBox) -> tuple[Finding, str]:
     is_bad = (logits.isnan() | (logits == torch.inf)).any(dim=-1)
     if is_bad.any():
         fraction = is_bad.float().mean().item()
-        sentence = f"Logits are NaN or infinite at {in_percent(fraction)} of the positions"
+        sentence = f"Logits are NaN or infinite at {percent(fraction, 0)} of the positions"
         only_pad = not (is_bad & is_real).any()
         sentence += ", all of them of PAD." if only_pad else "."
         return Finding(FORWARD, "red", sentence, fraction), "" if only_pad else NOT_FINITE

@@ -7,7 +7,7 @@ from statistics import median
 import torch
 from torch import nn
 
-from core.config.counting import counted, in_percent
+from core.config.counting import counted, percent
 from core.models import Seq2Seq
 from core.models.hooks import hooks
 from core.models.layers import Layer
@@ -179,7 +179,7 @@ def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Fin
         return Finding(name, "green", "Gradients are the derivatives of the loss.", worst)
     listed = ", ".join([*wrong[:LISTED], *["…"] * (len(wrong) > LISTED)])
     sentence = (
-        f"The gradients of {listed} are not the derivatives of the loss: they differ by up to {in_percent(worst)}. "
+        f"The gradients of {listed} are not the derivatives of the loss: they differ by up to {percent(worst, 0)}. "
         "Part of the computation is detached, as by detach(), .data or no_grad()."
     )
     return Finding(name, "amber", sentence, worst)

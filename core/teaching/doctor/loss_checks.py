@@ -8,7 +8,7 @@ from operator import itemgetter
 import torch
 from torch import nn
 
-from core.config.counting import counted, in_percent
+from core.config.counting import counted, percent
 from core.interpret.any_module.calling import ModelOutputError, is_ids
 from core.teaching.doctor import data_checks
 from core.teaching.doctor.any_model import AnyModel, TrainingStepError
@@ -153,10 +153,10 @@ class LossChecks:
         predicted = subject.logits(subject.src, tgt_in).argmax(dim=-1)
         copied, correct = ((predicted == each)[is_token].float().mean().item() for each in (tgt_in, tgt_out))
         if copied > COPIES and correct < PREDICTS:
-            sentence = f"At {in_percent(copied)} of the positions the model predicts the token that it has just read."
+            sentence = f"At {percent(copied, 0)} of the positions the model predicts the token that it has just read."
             return Finding(name, "red", sentence, copied, "targets-not-shifted")
         if correct > PREDICTS:
-            return Finding(name, "green", f"The model predicts {in_percent(correct)} of the next tokens.", correct)
+            return Finding(name, "green", f"The model predicts {percent(correct, 0)} of the next tokens.", correct)
         return not_checked(name, self.no_trace)
 
     def check_eos(self) -> Finding:
@@ -211,7 +211,7 @@ class LossChecks:
             return not_checked(name, FILLS_IN)
         if self.hidden:
             sentence = (
-                f"The loss hides tokens and predicts them, but {in_percent(1 - self.hidden)} of the tokens that count "
+                f"The loss hides tokens and predicts them, but {percent(1 - self.hidden, 0)} of the tokens that count "
                 "in it are not hidden: the model reads the token that it has to predict, and learns to copy."
             )
             return Finding(name, "amber", sentence, self.hidden)

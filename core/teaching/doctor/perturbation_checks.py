@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.models.seq2seq import Block
 from core.teaching.doctor.attention_spread import VISIBLE, attention_ahead, attention_to_end
 from core.teaching.doctor.black_box import BlackBox, NotCheckableError, how_far, largest_change
@@ -94,7 +94,7 @@ def _leak(subject: BlackBox, change: float) -> Finding:
             "instead of transpose, or a softmax over the wrong axis."
         )
         return Finding(name, "red", sentence, change)
-    share = in_percent(ahead.later) if ahead.later >= WEAK else f"{ahead.later:.2g}"
+    share = percent(ahead.later, 0) if ahead.later >= WEAK else f"{ahead.later:.2g}"
     sentence += f": {share} of the decoder's self-attention is on later tokens"
     if ahead.applied <= VISIBLE:
         return Finding(name, "red", sentence + LATE, change)
@@ -153,7 +153,7 @@ def _pad_attended_to(sentence: str, change: float, masses: dict[Block, float], a
     """
     name = "PAD influence"
     is_weak = max(masses.values()) < WEAK
-    shares = {block: f"{mass:.2g}" if is_weak else in_percent(mass) for block, mass in masses.items()}
+    shares = {block: f"{mass:.2g}" if is_weak else percent(mass, 0) for block, mass in masses.items()}
     sentence += ": PAD gets " + " and ".join(f"{share} of {BLOCKS[block]}" for block, share in shares.items())
     if max(applied.values()) <= VISIBLE:
         return Finding(name, "red", sentence + LATE, change)
@@ -261,7 +261,7 @@ def check_hidden_tokens(subject: BlackBox) -> Finding:
         if not hidden.any():
             continue
         fraction = (hidden.sum() / is_key.sum()).item()
-        sentence = f"In {BLOCKS[block]} no position attends to {in_percent(fraction)} of the tokens that are not PAD"
+        sentence = f"In {BLOCKS[block]} no position attends to {percent(fraction, 0)} of the tokens that are not PAD"
         found = ids[:, : received.shape[1]][hidden].unique().tolist()
         sentence += f", all of them with id {found[0]}" if len(found) == 1 else ""
         others = [_among_others(subject, block, hidden, by) for by in range(1, min(len(ids), TRIES + 1))]

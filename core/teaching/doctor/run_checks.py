@@ -3,7 +3,7 @@
 import math
 from statistics import fmean, median, pstdev
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.headline import headline_of
 from core.evaluation.outputs import Outputs, decode_padded
@@ -56,9 +56,7 @@ def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:
         return not_checked(name, NO_REFERENCE)
     after = f"after {subject.state.step:,} of {subject.state.preset.training.steps:,} updates"
     exact = evaluation.exact_match
-    sentence = (
-        f"Of the answers to {evaluation.sequences} held-out inputs {in_percent(exact, digits=1)} are right, {after}"
-    )
+    sentence = f"Of the answers to {evaluation.sequences} held-out inputs {percent(exact)} are right, {after}"
     if exact >= MIN_EXACT:
         return Finding(name, "green", f"{sentence}.", exact)
     copying = copying_quality(task, _held_out(subject))
@@ -85,7 +83,7 @@ def check_produced_tokens(subject: Subject, outputs: Outputs | None) -> Finding:
     count = len(produced.missing)
     are = "is" if count == 1 else "are"
     sentence = f"Of the {produced.in_references:,} tokens in {held_out}, {count:,} {are} never produced"
-    sentence += f", {in_percent(share, digits=1)} of all by number"
+    sentence += f", {percent(share)} of all by number"
     if produced.missing[0][1] < FREQUENT * produced.total:
         return Finding(name, "green", f"{sentence}; none of them is frequent.", share)
     return Finding(name, "amber", f"{sentence}: {produced.listed()}.", share)
@@ -105,8 +103,8 @@ def check_free_running_gap(subject: Subject, evaluation: Evaluation | None = Non
     tokens = (_held_out(subject).tgt_out != PAD_ID).sum(dim=1).float().mean().item()
     expected = evaluation.token_accuracy**tokens
     sentence = (
-        f"Teacher-forced, {in_percent(evaluation.token_accuracy, digits=1)} of the tokens are correct; "
-        f"free-running, {in_percent(evaluation.exact_match, digits=1)} of the answers."
+        f"Teacher-forced, {percent(evaluation.token_accuracy)} of the tokens are correct; "
+        f"free-running, {percent(evaluation.exact_match)} of the answers."
     )
     gap = evaluation.token_accuracy - evaluation.exact_match
     if expected > 0.3 and evaluation.exact_match < expected / 2:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.teaching.doctor.black_box import NotCheckableError
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.milestones import formulas
@@ -302,7 +302,7 @@ class AttentionChecks:
                 visible = weights[..., 0].min().item()
                 fill = -lowest + math.log(hidden / (attention.keys - 1) / visible) if visible > 0 else math.nan
                 sentence = (
-                    f"Where visible scores are {-lowest:g}, hidden keys get {in_percent(hidden, digits=1)} of the "
+                    f"Where visible scores are {-lowest:g}, hidden keys get {percent(hidden)} of the "
                     f"weight: they are filled with about {fill:.3g}; use −10⁹ or torch.finfo(scores.dtype).min."
                 )
                 return Finding(name, "red", sentence, hidden)
@@ -329,7 +329,7 @@ class AttentionChecks:
             return Finding(name, "green", f"Scores of up to ±{LARGE:g} give finite outputs.")
         fraction = 1 - output.isfinite().float().mean().item()
         sentence = (
-            f"With scores of up to ±{LARGE:g}, {in_percent(fraction)} of the output is NaN or infinite: exp overflows "
+            f"With scores of up to ±{LARGE:g}, {percent(fraction, 0)} of the output is NaN or infinite: exp overflows "
             "above 88; subtract the largest score of each row first, as torch.softmax does."
         )
         return Finding(name, "red", sentence, fraction)

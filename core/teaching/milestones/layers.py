@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core.config.counting import in_percent
+from core.config.counting import percent
 from core.teaching.doctor.black_box import NotCheckableError
 from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.milestones import formulas
@@ -116,7 +116,7 @@ class LayerChecks:
         if not is_post and added > READS_RAW:
             sentence = (
                 f"The output is not normalized, and of an input {LARGE:g} times as large a sublayer adds "
-                f"{in_percent(float(added))}: it reads x without a norm; norm(x + sublayer(x)), or "
+                f"{percent(float(added), 0)}: it reads x without a norm; norm(x + sublayer(x)), or "
                 "x + sublayer(norm(x))."
             )
             return Finding(name, "red", sentence, float(added))
