@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, box_of, choose_run, new_context, open_tab
 from tests.serving import SHIPPED
+from tests.support.run_helpers import wait_for
 
 LAPTOP, PHONE = {"width": 1366, "height": 768}, {"width": 390, "height": 844}
 IN_VIEW = "(node) => { const box = node.getBoundingClientRect(); return box.top >= 0 && box.top < innerHeight }"
@@ -80,8 +81,13 @@ def test_a_model_without_attention_has_no_heads(empty_page: Page, address: str, 
     expect(page.locator("#decode-message")).to_contain_text("without")
 
 
-def test_once_the_page_is_open_a_tab_needs_no_further_script(chromium: Browser, address: str):
+def test_once_the_page_is_open_a_tab_needs_no_further_script_and_nothing_is_drawn(chromium: Browser, address: str):
     context = new_context(chromium)  # with an empty cache
+    context.add_init_script(
+        """window.frames_asked = 0;
+        const ask = requestAnimationFrame;
+        window.requestAnimationFrame = (draw) => { window.frames_asked += 1; return ask(draw); };"""
+    )
     page = context.new_page()
     page.goto(f"{address}?run={SHIPPED}")
     page.wait_for_function(
@@ -96,6 +102,15 @@ def test_once_the_page_is_open_a_tab_needs_no_further_script(chromium: Browser, 
     open_tab(page, "Look inside")
     expect(page.locator("#viewer .story-say")).to_contain_text("this head takes")
     assert [url for url in requested if "/lab/" in url and url.endswith((".js", ".css"))] == []
+    wait_for(
+        lambda: page.evaluate(
+            """async () => {
+              const before = window.frames_asked;
+              await new Promise((done) => setTimeout(done, 200));
+              return window.frames_asked === before;
+            }"""
+        )
+    )
     context.close()
 
 

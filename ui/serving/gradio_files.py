@@ -23,6 +23,10 @@ _FOLDER = Path(gradio.__file__).with_name("templates") / "frontend/assets"
 _IN_PAGE = re.compile(r'="\./assets/(index-[\w-]+\.(?:js|css))"')
 _LISTED = re.compile(r"\w+\.f=(\[[^\]]*\])")  # in each script: the files that its imports need
 _COMPONENT = r"[{,]%s:\{[^{}]*?component:\(\)=>\w+\(\(\)=>import\(`\./([\w-]+\.js)`\)[^\[]*\(\[([\d,]*)\]"
+# What shows that an event is running counts its seconds in every frame until the event has ended. That of the opening
+# page is removed before, and would count forever, with a seventh of a core of every visitor.
+_COUNTING = re.compile(rb"(performance\.now\(\)-\w+\(\w+\)\)/1e3\),\w+&&)(\w+\(\))")
+_ELEMENT = re.compile(rb"(\w+)&&\w+\(\)&&\(\w+\.status===`pending`\|\|")  # which shows it; null once it is removed
 _joined: dict[str, bytes] = {}  # style sheets by the name that they are served under
 
 
@@ -51,7 +55,13 @@ def _asset(name: str) -> Asset | None:
 
 @cache
 def _packed(name: str) -> Asset:
-    return packed(name, _joined[name] if name in _joined else (_FOLDER / name).read_bytes())
+    return packed(name, _joined[name] if name in _joined else _mended((_FOLDER / name).read_bytes()))
+
+
+def _mended(content: bytes) -> bytes:
+    """Return a file of Gradio's, with an end to the count of seconds of what is no longer on the page."""
+    element = _ELEMENT.search(content)
+    return _COUNTING.sub(rb"\1%s&&\2" % element[1], content) if element else content
 
 
 def style_address(addresses: Sequence[str]) -> str:
