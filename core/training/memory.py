@@ -45,6 +45,10 @@ _PARTS: dict[type[nn.Module], str] = {
     Encoder: "recurrent layers",
     Decoder: "recurrent layers",
 }
+TAKE_NO_MEMORY = (  # settings of a training; presets that differ in these only are estimated once
+    *("steps", "learning_rate", "muon_learning_rate", "embedding_learning_rate", "adam_beta2", "weight_decay"),
+    *("schedule", "decay_power", "warmup_steps", "evaluate_every", "patience", "seed"),
+)
 _ROUGH_MARGIN = 10
 _TOKENS_PER_STEP = 8  # of an estimated decode: one at a time takes longer to count
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -90,7 +94,6 @@ class MemoryEstimate:
         return KERNELS + int(KEPT_BLOCKS * self.allocated)
 
 
-@lru_cache(256)  # the page repeatedly estimates the presets that it lists
 def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path | None = None) -> MemoryEstimate:
     """Estimate the memory to train with batches of ``batch_size`` sequences of ``length`` tokens, BOS and EOS included.
 
@@ -100,6 +103,14 @@ def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path
         length: of source and target; at most the model's ``max_seq_len``.
         pairs: the file of the task's own pairs, if it has any.
     """
+    defaults = {name: TrainingConfig.model_fields[name].default for name in TAKE_NO_MEMORY}
+    training = preset.training.model_copy(update=defaults)
+    same = preset.model_copy(update={"name": "", "description": "", "bug": None, "training": training})
+    return _estimate(same, batch_size, length, pairs)
+
+
+@lru_cache(256)  # the page repeatedly estimates the presets that it lists, and a form whenever it is edited
+def _estimate(preset: Preset, batch_size: int, length: int, pairs: Path | None) -> MemoryEstimate:
     model = outline_model(preset.model, build_task(preset.task, pairs=pairs)).train()
     if preset.training.gradient_checkpointing:
         recompute_layers(model)

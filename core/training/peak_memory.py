@@ -32,6 +32,10 @@ class PeakMemory(TorchDispatchMode):
         self.highest = self._current = 0
         self._counted: set[int] = set()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and the check takes longer than counting
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten.index.Tensor:
             args = (args[0], [index for mask in args[1] for index in _positions(mask)])

@@ -1,6 +1,7 @@
 """The estimate of training memory is what PyTorch allocates, part by part, and is compared with what there is."""
 
 from typing import get_args
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -139,6 +140,20 @@ def test_the_parts_add_up(tiny, family, parts):
     assert sum(estimate.activations_by_part.values()) == estimate.activations
     assert estimate.allocated == 4 * estimate.weights + estimate.activations + estimate.temporary  # two moments of Adam
     assert estimate.total == estimate.allocated + estimate.overhead
+
+
+def test_settings_that_take_no_memory_are_estimated_once(tiny):
+    other = {"steps": 9, "learning_rate": 0.1, "schedule": "polynomial", "decay_power": 2.0, "warmup_steps": 3}
+    other |= {"adam_beta2": 0.9, "weight_decay": 0.1, "evaluate_every": 2, "patience": 1, "seed": 5}
+    other |= {"embedding_learning_rate": 0.01, "muon_learning_rate": 0.01}
+    assert set(memory.TAKE_NO_MEMORY) == set(other)
+    first = training_memory(tiny.with_changes({"model.d_ff": 40}))
+    again = tiny.with_changes({"model.d_ff": 40})
+    again = again.model_copy(update={"name": "other", "training": again.training.model_copy(update=other)})
+    with patch.object(memory, "outline_model", Mock(wraps=memory.outline_model)) as counted:
+        assert training_memory(again) == first
+        assert not counted.called
+    assert memory._estimate.__wrapped__(again, tiny.training.batch_size, again.longest_sequence, None) == first
 
 
 def test_a_preset_is_estimated_with_its_longest_sequences(tiny):

@@ -26,9 +26,7 @@ _EXAMINED = 5  # trials with the most work, among which is the one that needs mo
 
 def memory_of(preset: Preset, pairs: Path | None) -> int:
     """Estimate the memory of a process that trains a preset, in bytes."""
-    same = {"seed": 0, "learning_rate": 0.001}  # presets that differ in these only are estimated once
-    shape = preset.model_copy(update={"training": preset.training.model_copy(update=same)})
-    return PROCESS_BYTES + training_memory(shape, pairs).total
+    return PROCESS_BYTES + training_memory(preset, pairs).total
 
 
 def memory_for_runs() -> int:
