@@ -114,12 +114,15 @@ def test_style_sheets_are_joined_in_the_order_in_which_gradio_loads_them(page: s
         assert "url(" not in content.replace("url(data:", "")  # relative to the sheet, so that it may move
 
 
-def test_gradios_files_are_kept_and_compressed(client: TestClient):
+def test_gradios_files_are_kept_and_compressed_and_one_of_them_is_mended(client: TestClient):
+    mended = []
     for address in (*opening_files(), *component_files({"html"})):
         response = client.get(address[1:], headers={"accept-encoding": "gzip"})
         assert response.headers["content-encoding"] == "gzip"
         assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
-        assert response.content == (FRONTEND / address).read_bytes()
+        if response.content != (FRONTEND / address).read_bytes():
+            mended.append(address)
+    assert [Path(each).stem.partition("-")[0] for each in mended] == ["statustracker"]
 
 
 @pytest.mark.parametrize("name", ["", "nothing.js", "../index.html", "..%2findex.html", "%2e%2e/index.html", "a/b.js"])
