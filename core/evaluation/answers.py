@@ -1,6 +1,7 @@
 """Per-item answers: one table row for each held-out input, with output, reference and kind of error."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -34,10 +35,11 @@ def answer_table(model: Seq2Seq, task: Task, pairs: Batch, *, outputs: Outputs |
           ``input_text``, ``output_text``, ``reference_text``: as text; of tokens that are no subwords, the output and
           the reference are the tokens with spaces between them;
         - ``stopped``: whether the output ended with EOS; ``outcome``: one of ``failures.OUTCOMES``; ``is_exact``;
-        - ``num_tokens``: tokens in the reference, EOS included;
-        - ``correct_tokens``: reference tokens that the free-running output has at the same position;
-          ``correct_tokens_teacher_forced``: reference tokens that are the argmax under teacher forcing; ``loss``:
-          cross-entropy in nats, summed over the reference tokens, teacher-forced;
+        - ``num_tokens``: tokens in the reference, EOS included; ``scored_tokens``: those that token accuracy counts
+          (``Batch.is_scored``);
+        - ``correct_tokens``: scored tokens that the free-running output has at the same position;
+          ``correct_tokens_teacher_forced``: scored tokens that are the argmax under teacher forcing; ``loss``:
+          cross-entropy in nats, summed over all reference tokens, teacher-forced;
         - ``eos_probability``: probability of EOS after the complete reference, 0-1.
     """
     return join_parts(list(answer_parts(model, task, pairs, outputs=outputs)))
@@ -45,7 +47,7 @@ def answer_table(model: Seq2Seq, task: Task, pairs: Batch, *, outputs: Outputs |
 
 def answer_parts(model: Seq2Seq, task: Task, pairs: Batch, *, outputs: Outputs | None = None) -> Iterator[pd.DataFrame]:
     """Yield the rows of ``answer_table`` in parts, by input length, so that the caller can report progress."""
-    pairs = Batch(pairs.src, with_eos(pairs.tgt))
+    pairs = replace(pairs, tgt=with_eos(pairs.tgt))
     part_size = min(sequences_per_pass(model, model.max_seq_len), TOKENS_PER_PART // model.max_seq_len + 1)
     for indices, batch in unpadded_batches(pairs):
         for rows in torch.arange(len(batch)).split(part_size):
@@ -71,8 +73,9 @@ def _part(model: Seq2Seq, task: Task, indices: torch.Tensor, pairs: Batch, token
         | {name: [row[name] for row in rows] for name in rows[0]}
         | {
             "num_tokens": (pairs.tgt_out != PAD_ID).sum(dim=1).tolist(),
-            "correct_tokens": _count_correct(tokens, pairs.tgt_out),
-            "correct_tokens_teacher_forced": _count_correct(logits.argmax(dim=-1), pairs.tgt_out),
+            "scored_tokens": pairs.is_scored.sum(dim=1).tolist(),
+            "correct_tokens": _count_correct(tokens, pairs),
+            "correct_tokens_teacher_forced": _count_correct(logits.argmax(dim=-1), pairs),
             "loss": _losses(logits, pairs.tgt_out),
             "eos_probability": _eos_probabilities(logits, pairs.tgt_out),
         }
@@ -104,11 +107,11 @@ def _row(task: Task, pairs: Batch, tokens: torch.Tensor, row: int) -> dict[str, 
     }
 
 
-def _count_correct(tokens: torch.Tensor, tgt_out: torch.Tensor) -> list[int]:
-    """Count the non-PAD tokens of each reference (B, T2) that ``tokens`` (B, T1) has at the same position."""
-    width = tgt_out.shape[1]
+def _count_correct(tokens: torch.Tensor, pairs: Batch) -> list[int]:
+    """Count the scored tokens of each reference that ``tokens`` (B, T) has at the same position."""
+    width = pairs.tgt_out.shape[1]
     tokens = F.pad(tokens, (0, max(0, width - tokens.shape[1])), value=PAD_ID)[:, :width]
-    return ((tokens == tgt_out) & (tgt_out != PAD_ID)).sum(dim=1).tolist()
+    return ((tokens == pairs.tgt_out) & pairs.is_scored).sum(dim=1).tolist()
 
 
 def _losses(logits: torch.Tensor, tgt_out: torch.Tensor) -> list[float]:

@@ -27,8 +27,8 @@ class LengthAccuracy:
         length: of the input, in the task's unit.
         inputs: number of inputs: all that exist, if there are few.
         exact_match: share of outputs that equal their reference, free-running and without padding, 0-1.
-        token_accuracy: share of reference tokens (EOS included) that the free-running output has at the same position,
-            0-1. After one omitted token all later ones count as wrong.
+        token_accuracy: share of the scored reference tokens (``Batch.is_scored``; by default all, EOS included) that
+            the free-running output has at the same position, 0-1. After one omitted token all later ones are wrong.
     """
 
     length: int
@@ -142,7 +142,7 @@ def measure_lengths(model: Seq2Seq, task: Task, sets: dict[int, Batch]) -> Itera
     for length, pairs in within_max_seq_len(model, sets).items():
         table = answer_table(model, task, pairs.to(model.device))
         exact_match = float(table.is_exact.mean())
-        token_accuracy = float(table.correct_tokens.sum() / table.num_tokens.sum())
+        token_accuracy = float(table.correct_tokens.sum() / table.scored_tokens.sum())
         yield LengthAccuracy(length, len(table), exact_match, token_accuracy)
 
 

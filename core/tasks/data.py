@@ -209,4 +209,4 @@ def unpadded_batches(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
     lengths = (pairs.src != PAD_ID).sum(dim=1)
     for length in lengths.unique().tolist():
         for indices in (lengths == length).nonzero().squeeze(1).split(_UNPADDED_PAIRS):
-            yield indices, Batch(pairs.src[indices, :length], pairs.tgt[indices])
+            yield indices, replace(pairs, src=pairs.src[indices, :length], tgt=pairs.tgt[indices])

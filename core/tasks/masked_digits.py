@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 
 from core.config.counting import percent
 from core.config.tasks import MaskedDigitsConfig, format_range
@@ -28,7 +29,8 @@ class MaskedBatch(Batch):
     @property
     def is_scored(self) -> torch.Tensor:
         """(B, T) bool, True where the source is masked; see ``Batch.is_scored``."""
-        return self.src[:, 1:] == MASK_ID  # target t stands at source position t + 1, after BOS
+        is_masked = self.src[:, 1:] == MASK_ID  # target t stands at source position t + 1, after BOS
+        return F.pad(is_masked, (0, self.tgt_out.shape[1] - is_masked.shape[1]))
 
 
 class MaskedDigits(Task):

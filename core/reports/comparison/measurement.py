@@ -263,7 +263,7 @@ def _measure(loaded: Trained, pairs: Batch, sets: dict[int, Batch]) -> Iterator[
         done += point.inputs
         yield done / total
     table = join_parts(parts)
-    tokens = table.num_tokens.sum()
+    scored = table.scored_tokens.sum()
     translations: list[str] = []
     quality = None
     headline = headline_of(task)
@@ -272,9 +272,9 @@ def _measure(loaded: Trained, pairs: Batch, sets: dict[int, Batch]) -> Iterator[
         quality = score_translations(translations, reference_texts(task, pairs), tokenizer=tokenizer)
     yield RunMeasurement(
         is_exact=tuple(table.is_exact.tolist()),
-        token_accuracy=float(table.correct_tokens.sum() / tokens),
-        token_accuracy_teacher_forced=float(table.correct_tokens_teacher_forced.sum() / tokens),
-        loss=float(table.loss.sum() / tokens),
+        token_accuracy=float(table.correct_tokens.sum() / scored),
+        token_accuracy_teacher_forced=float(table.correct_tokens_teacher_forced.sum() / scored),
+        loss=float(table.loss.sum() / table.num_tokens.sum()),
         curve=collect_lengths(model, task, sets, points),
         translations=tuple(translations),
         quality=quality,
