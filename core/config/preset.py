@@ -21,6 +21,7 @@ from core.config.training import TrainingConfig
 from core.storage import bounded_yaml
 from core.storage.error_messages import short_repr
 from core.storage.errors import LabError
+from core.storage.validation_errors import problem_of
 
 PRESET_FOLDER = Path(__file__).resolve().parents[2] / "presets"
 MAX_NAME_LENGTH = 48
@@ -462,19 +463,17 @@ def _name_from(stem: str) -> str:
 def _problem(detail: ErrorDetails) -> tuple[str, str]:
     """Convert one pydantic error to (field, message with the value and the rule)."""
     field = ".".join(str(part) for part in _without_tag(detail["loc"])) or "preset"
-    kind, message = detail["type"], detail["msg"]
+    kind = detail["type"]
     if kind == "value_error":
         return field, str(detail["ctx"]["error"])
     if kind == "extra_forbidden":
-        return field, f"{field} is not a known key{_known_keys(detail['loc'])}"
-    if kind == "missing":
-        return field, f"{field} is missing"
+        return field, problem_of(detail, field) + _known_keys(detail["loc"])
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         return _family_problem(str(detail["loc"][0]), detail["input"])
-    message = message.removeprefix("Input ").removeprefix("String ")
     if kind == "string_pattern_mismatch" and field == "name":
-        message = f"should be a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
-    return field, f"{field}={short_repr(detail['input'])} {message}"
+        rule = f"should be a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
+        return field, f"{field}={short_repr(detail['input'])} {rule}"
+    return field, problem_of(detail, field)
 
 
 def _family_problem(section: str, values: dict) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from pydantic_core import ErrorDetails
 from core.config import ConfigError
 from core.config.sections import Section
 from core.storage.error_messages import short_repr
+from core.storage.validation_errors import problem_of
 
 
 class _BaseStrategy(Section):
@@ -121,10 +122,11 @@ def parse_strategy(document: dict[str, Any]) -> Strategy:
 
 def _problem(detail: ErrorDetails, fields: dict[str, FieldInfo]) -> tuple[str, str]:
     """Convert a pydantic error into (setting, message with value and rule)."""
-    setting, message = str(detail["loc"][-1]), detail["msg"].removeprefix("Input ")
+    setting = str(detail["loc"][-1])
     if detail["type"] == "value_error":
         return "n_best", str(detail["ctx"]["error"])
     if detail["type"] == "extra_forbidden":
         settings = ", ".join(sorted(fields.keys() - {"kind"}))
-        message = f"is not a setting of {fields['kind'].default}, which has {settings}"
-    return setting, f"{setting}={short_repr(detail['input'])} {message}"
+        rule = f"is not a setting of {fields['kind'].default}, which has {settings}"
+        return setting, f"{setting}={short_repr(detail['input'])} {rule}"
+    return setting, problem_of(detail, setting)

@@ -19,6 +19,7 @@ from core.runs.shipped import shipped_folders
 from core.storage import bounded_yaml
 from core.storage.bounded_yaml import BoundedYamlError
 from core.storage.errors import InputError
+from core.storage.validation_errors import first_problem
 
 REPOSITORY = DEFAULT_ROOT.parent
 FILES = ("app.py", "requirements.txt", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
@@ -301,10 +302,7 @@ def _front_matter(text: str) -> FrontMatter:
     except BoundedYamlError as error:
         raise InputError(f"README.md: {error}") from error
     except ValidationError as error:
-        first: Any = error.errors()[0]
-        field, value = ".".join(map(str, first["loc"])), first["input"]
-        shown = "" if first["type"] == "missing" else f"={value!r}"
-        raise InputError(f"README.md: {field}{shown}: {first['msg']}") from error
+        raise InputError(f"README.md: {first_problem(error)}") from error
 
 
 def _files_in(folder: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from core.config.counting import counted
 from core.config.sections import BlocksConfig, DecoderOnlyConfig, TransformerConfig
 from core.runs.model_files import ModelImportError
-from core.storage.error_messages import short_repr
+from core.storage.validation_errors import first_problem, problem_of
 from core.text.subwords import SubwordTokenizers
 
 ACTIVATIONS = {"swish": "silu", "gelu_new": "gelu-tanh"}  # Hugging Face's names of ours
@@ -60,10 +60,8 @@ def validated(options: dict[str, Any], kind: type[Blocks]) -> Blocks:
         return kind.model_validate(options)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        value = f"model.{field}={options.get(field)!r}: " if field else ""
-        rule = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
-        raise ModelImportError(f"{value}{rule}") from error
+        field = ".".join(("model", *map(str, first["loc"]))) if first["loc"] else ""
+        raise ModelImportError(problem_of(first, field)) from error
 
 
 def parsed(document: dict[str, Any], kind: type[Config]) -> Config:
@@ -71,7 +69,4 @@ def parsed(document: dict[str, Any], kind: type[Config]) -> Config:
     try:
         return kind.model_validate(document)
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        value = "is missing" if first["type"] == "missing" else f"= {short_repr(str(first['input']))}: {first['msg']}"
-        raise ModelImportError(f"config.json: {field} {value}") from error
+        raise ModelImportError(f"config.json: {first_problem(error)}") from error

@@ -30,6 +30,7 @@ from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
 from core.storage.error_messages import short_repr, shortened
 from core.storage.errors import InputError
 from core.storage.tensor_file import MAX_HEADER_BYTES, CheckpointError, Header, deserialize, read_header, serialize
+from core.storage.validation_errors import first_problem
 from core.tasks import build_task
 from core.tasks.ingest import check_pairs_file
 from core.tasks.subword_pairs import MAX_BYTES as MAX_SUBWORD_BYTES
@@ -190,8 +191,7 @@ def _checked_facts(header: Header, label: str) -> tuple[WeightsFacts, Preset]:
     try:
         facts = WeightsFacts.model_validate(header.facts)
     except ValidationError as error:
-        field = ".".join(map(str, error.errors()[0]["loc"]))
-        raise CheckpointError(f"{label}: its {field} is not valid: {error.errors()[0]['msg']}") from error
+        raise CheckpointError(f"{label}: {first_problem(error)}") from error
     try:
         return facts, read_preset(facts.preset, name="imported")
     except ConfigError as error:

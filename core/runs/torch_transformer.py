@@ -20,7 +20,8 @@ from core.runs.model_files import ModelImportError, check_weight, is_sinusoidal
 from core.runs.special_ids import proposed_ids, rare_end
 from core.runs.tokenizer_files import id_tokenizer, named_tokenizer, read_lines
 from core.storage import bounded_yaml
-from core.storage.error_messages import short_repr, shortened
+from core.storage.error_messages import shortened
+from core.storage.validation_errors import first_problem
 from core.text.subwords import MAX_PIECES, SubwordTokenizer, SubwordTokenizers
 
 Side = Literal["source", "target"]
@@ -282,15 +283,9 @@ def parse_mapping(text: str | bytes, *, label: str = "the mapping") -> ModelMapp
     except bounded_yaml.BoundedYamlError as error:
         raise ModelImportError(f"{label}: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        if first["type"] == "missing":
-            raise ModelImportError(f"{label}: {field} is missing") from error
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(ModelMapping.model_fields)
-            raise ModelImportError(f"{label}: {field} is not a field of a mapping; the fields are {known}") from error
-        value = f"{field}={short_repr(str(first['input']))}: " if field else ""
-        raise ModelImportError(f"{label}: {value}{first['msg'].removeprefix('Value error, ')}") from error
+        known = f"; known keys are {', '.join(ModelMapping.model_fields)}"
+        is_unknown = error.errors()[0]["type"] == "extra_forbidden"
+        raise ModelImportError(f"{label}: {first_problem(error)}{known * is_unknown}") from error
 
 
 def read_torch_model(

@@ -35,6 +35,7 @@ from core.server.wrong_codes import WrongCodes
 from core.storage.atomic import write_atomically
 from core.storage.error_messages import explain_error, short_repr, shortened
 from core.storage.errors import LabError
+from core.storage.validation_errors import problem_of
 
 MAX_HOURS = 24  # that a class lasts, whoever visits it
 CLASSES_PER_NETWORK = 2  # a school has one address; the second only while half of all are free
@@ -163,9 +164,7 @@ class Classes:
                 handout = Handout(number=number, parameters=parameters)
             except ValidationError as error:
                 detail = error.errors()[0]
-                raise ClassError(
-                    f"link: {shortened('.'.join(map(str, detail['loc'][1:])), 100)}: {detail['msg']}"
-                ) from error
+                raise ClassError(f"link: {problem_of(detail, '.'.join(map(str, detail['loc'][1:])))}") from error
             self._store(taught.model_copy(update={"handout": handout}))
 
     def remove(self, owner: str, numbers: Collection[int]) -> None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.config import ConfigError
 from core.config.tasks import TaskConfig
 from core.storage.text_checksum import has_changed, without_checksum
+from core.storage.validation_errors import first_problem
 from core.tasks.task import Task
 from core.text.subwords import SubwordTokenizers
 from core.text.vocab import Vocab
@@ -65,9 +66,7 @@ class StoredVocabularies(BaseModel):
             found = cls.model_validate_json(content)
             found.vocabs()
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
-            raise ConfigError([("task.vocabulary", f"{label}: {field} is not valid: {first['msg']}")]) from error
+            raise ConfigError([("task.vocabulary", f"{label}: {first_problem(error)}")]) from error
         except ValueError as error:
             raise ConfigError([("task.vocabulary", f"{label} is not valid: {error}")]) from error
         return found

@@ -15,6 +15,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from core.storage.errors import InputError, LabError
+from core.storage.validation_errors import first_problem
 from core.text.byte_bpe import ByteBPE, content_of
 from core.text.validation import quote
 from core.text.vocab import SPECIAL_TOKENS
@@ -284,11 +285,7 @@ class SubwordTokenizers(BaseModel):
         try:
             return cls.model_validate_json(content)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
-            raise SubwordError(
-                f"{label} is not valid: {field}: {first['msg'].removeprefix('Value error, ')}"
-            ) from error
+            raise SubwordError(f"{label} is not valid: {first_problem(error)}") from error
 
     @cached_property
     def sides(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:

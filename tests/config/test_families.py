@@ -11,7 +11,7 @@ from core.config.sections import GRUConfig
     [
         ({"model.d_hidden": 0}, "model.d_hidden", "model.d_hidden=0 should be greater than or equal to 2"),
         ({"model.d_hidden": "8"}, "model.d_hidden", "model.d_hidden='8' should be a valid integer"),
-        ({"model.mask_padding": 1}, "model.mask_padding", "model.mask_padding=1 should be a valid boolean"),
+        ({"model.mask_padding": 1}, "model.mask_padding", "model.mask_padding=1 should be true or false"),
         ({"model.d_model": 8}, "model.d_model", "model.d_model is not a known key; known keys are family, d_embedding"),
         ({"model.gru": 8}, "model.gru", "model.gru is not a known key; known keys are family, d_embedding"),
         ({"task.max_length": 15}, "preset", "more than model.max_seq_len=16"),

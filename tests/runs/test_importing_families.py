@@ -123,8 +123,8 @@ def test_t5_computes_what_the_paper_says(tmp_path: Path, is_tied: bool):
     ("changes", "message"),
     [
         ({"d_kv": 3}, "d_kv=3 times num_heads=2 must be d_model=8"),
-        ({"relative_attention_num_buckets": 64}, "relative_attention_num_buckets = '64'"),
-        ({"feed_forward_proj": "gated-tanh"}, "feed_forward_proj = 'gated-tanh'"),
+        ({"relative_attention_num_buckets": 64}, "relative_attention_num_buckets=64 should be less"),
+        ({"feed_forward_proj": "gated-tanh"}, "feed_forward_proj='gated-tanh'"),
         ({"num_layers": 3}, "'encoder.block.2.* is missing"),
         ({"num_layers": 1}, "'encoder.block.1.* belongs to no part of a T5 model"),
     ],
@@ -213,7 +213,7 @@ def test_text_of_gpt2_is_one_text_with_its_answer(tmp_path: Path):
 def test_gpt2_is_refused_by_name(tmp_path: Path):
     state = gpt2_tensors()
     for changes, message in (
-        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx = 'True'"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx=True should be False"),
         ({"eos_token_id": 12}, "eos_token_id=12 must be below vocab_size=12"),
         ({"n_inner": 16}, r"mlp.c_fc.weight' has shape \(8, 32\); by config.json it is \(8, 16\)"),
         ({"n_layer": 1}, "'h.1.* belongs to no part of a GPT-2 model"),

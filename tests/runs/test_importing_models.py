@@ -158,7 +158,7 @@ def test_other_forms_of_the_weights_are_read(tmp_path, form):
             "model_type = 'bert' is not supported; supported are marian, bart, mbart, m2m_100, pegasus,",
         ),
         ({"model_type": None}, r"config\.json: model_type is missing; supported are marian, bart, mbart,"),
-        ({"activation_function": "tanh"}, "activation_function = 'tanh'"),
+        ({"activation_function": "tanh"}, "activation_function='tanh'"),
         ({"decoder_attention_heads": 4}, "encoder_attention_heads=2 must equal decoder_attention_heads=4"),
         ({"encoder_ffn_dim": 16}, "encoder_ffn_dim=16 must equal decoder_ffn_dim=12"),
         ({"eos_token_id": 20}, "eos_token_id=20 must be below vocab_size=20"),

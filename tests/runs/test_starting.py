@@ -229,11 +229,11 @@ def test_other_vocabularies_beside_a_run_are_noticed(few):
     ("fact", "value", "message"),
     [
         ("vocabulary", None, "its vocabularies are missing"),
-        ("vocabulary", '{"source": 1}', "its vocabularies: source is not valid"),
+        ("vocabulary", '{"source": 1}', "its vocabularies: source=1 should be"),
         ("vocabulary", '{"source": {"symbols": ["a", "a"], "has_unk": true}, "target": null}', "must differ"),
         ("vocabulary", '{"source": {"symbols": ["<EOS>"], "has_unk": true}, "target": null}', "must differ"),
         ("vocabulary", '{"source": {"symbols": ["a"], "has_unk": true}, "target": null}', "holds other vocabularies"),
-        ("start", {"run": "<b>", "step": 1, "sha256": "0" * 64}, "its start.run is not valid"),
+        ("start", {"run": "<b>", "step": 1, "sha256": "0" * 64}, "start.run='<b>' should match"),
     ],
 )
 def test_weights_with_other_facts_are_refused(tmp_path, few_letters, trained_letters, fact, value, message):

@@ -315,10 +315,10 @@ def test_what_the_proposal_cannot_decide_is_left_to_a_draft(tmp_path, capsys):
     [
         ({"output": "nothing.weight"}, "output='nothing.weight': the weights have no tensor"),
         ({"output": "src_tok_emb.weight"}, "scores 20 tokens; target_embedding='tgt_tok_emb.weight' has 26"),
-        ({"eos_token": 2}, "eos_token is not a field of a mapping; the fields are encoder, decoder, "),
+        ({"eos_token": 2}, "eos_token is not a known key; known keys are encoder, decoder, "),
         ({"eos_id": 2}, "bos_id=2 must be below 20"),
         ({"num_heads": 5}, "^model.d_model=.* must be divisible by"),
-        ({"max_seq_len": 3}, "max_seq_len='3'"),
+        ({"max_seq_len": 3}, "max_seq_len=3 should be greater"),
     ],
     ids=str,
 )

@@ -81,9 +81,9 @@ def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
     [
         ({"run": "../../etc/passwd"}, "is not a valid name"),
         ({"run": f"{SHIPPED}/.."}, "is not a valid name"),
-        (None, "valid dictionary"),
+        (None, "None should be a mapping"),
         ({"run": "no-such-run"}, "there is no such run"),
-        ({"run": SHIPPED, "file": "x"}, "not permitted"),
+        ({"run": SHIPPED, "file": "x"}, "file is not a known key"),
     ],
     ids=str,
 )

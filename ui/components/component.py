@@ -13,6 +13,7 @@ import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.storage.errors import LabError
+from core.storage.validation_errors import first_problem
 from ui.serving.assets import asset_address, opens_first
 from ui.serving.errors import in_words
 from ui.serving.guarded_page import message_for
@@ -133,7 +134,7 @@ def _callable_from_browser(name: str, function: ServerFunction) -> ServerFunctio
         try:
             return function(argument)
         except ValidationError as error:
-            return {"error": f"invalid request: {error.errors()[0]['msg']}"}
+            return {"error": f"invalid request: {first_problem(error)}"}
         except LabError as error:
             return {"error": in_words(error)}
         except Exception as error:  # noqa: BLE001 - called with arbitrary JSON

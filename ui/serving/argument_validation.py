@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
 from core.storage.errors import InputError
+from core.storage.validation_errors import problem_of
 from core.text.validation import validate_text
 
 MAX_TEXT_LENGTH = 2_000
@@ -61,12 +62,6 @@ def _check_texts(name: str, value: Any, *, max_length: int) -> None:
 
 
 def _problem(detail: Any) -> str:
-    field = ".".join(map(str, detail["loc"])) or "arguments"
-    if detail["type"] in ("missing", "extra_forbidden"):
-        return f"{field} is {'missing' if detail['type'] == 'missing' else 'not an argument'}"
-    try:
-        value = repr(detail["input"])
-    except ValueError:  # an int with more digits than Python prints
-        value = "a number too long to print"
-    message = detail["msg"].removeprefix("Input ")
-    return f"{field}={value if len(value) <= 60 else value[:57] + '...'} {message}"
+    if detail["type"] == "extra_forbidden":
+        return f"{detail['loc'][0]} is not an argument"
+    return problem_of(detail)

@@ -15,6 +15,7 @@ from core.config.counting import counted
 from core.config.sections import Section
 from core.storage import bounded_yaml
 from core.storage.error_messages import short_repr
+from core.storage.validation_errors import problem_of, rule_of
 
 MAX_SWEEP_NAME = 20
 MAX_RUNS = 10_000
@@ -278,16 +279,14 @@ def _problem(detail: dict[str, Any]) -> tuple[str, str]:
     if kind == "extra_forbidden":
         nested: dict[str, type[Section]] = {"goal": Goal, "axes": Range, "resources": Resources}
         known = nested.get(parts[0], Sweep) if len(parts) > 1 else Sweep
-        return field, f"{field} is not a known key; known keys are {', '.join(known.model_fields)}"
+        return field, f"{problem_of(detail, field)}; known keys are {', '.join(known.model_fields)}"
     if kind == "missing":
-        return field, f"{field} is missing"
+        return field, problem_of(detail, field)
     if kind in ("too_short", "string_too_short"):
         return field, f"{field} is empty"
     if "[key]" in parts:
         return field, f"{field} is not a key of presets, which look like training.learning_rate"
-    rule = re.sub(r"^(Input|String|Tuple|Dictionary) | after validation| or instance of \w+", "", detail["msg"])
-    rule = rule.replace("a valid tuple", "a list or a range with low and high")
-    rule = rule.replace("a valid dictionary", "a mapping").replace("a valid boolean", "true or false")
+    rule = rule_of(detail).replace("a valid tuple", "a list or a range with low and high")
     if parts[-1] == "bool":  # the first of several types of a value, each of which has an error
         rule = "should be a finite number, a text, true, false or null"
     elif parts[-1] == "int":
