@@ -118,17 +118,17 @@ def _drawn(loaded: Trained) -> str:
 
 def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect, scores: list[HeadScore]) -> None:
     print(
-        f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running, "
-        "each decoded without padding"
+        f"exact match     {percent(evaluation.exact_match, 4):>9}  of {evaluation.sequences} held-out sequences, "
+        "free-running, each decoded without padding"
     )
     print(
-        f"  padded        {padding.padded:9.4%}  of the first {padding.sequences}, in padded batches; without padding "
-        f"{percent(padding.alone, 4)}"
+        f"  padded        {percent(padding.padded, 4):>9}  of the first {padding.sequences}, in padded batches; "
+        f"without padding {percent(padding.alone, 4)}"
     )
     if loaded.task.open_ended:
         print("                           not meaningful here: the task has no single reference answer")
     counted = "" if loaded.task.scored_tokens == "tokens" else f"of the {loaded.task.scored_tokens}, "
-    print(f"token accuracy  {evaluation.token_accuracy:9.4%}  {counted}teacher-forced")
+    print(f"token accuracy  {percent(evaluation.token_accuracy, 4):>9}  {counted}teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
     for name, value in evaluation.metrics.items():
         print(f"{name:15} {value:9.4f}  metric of a plugin, of the outputs that exact match counts")
@@ -161,17 +161,17 @@ def _print_produced(produced: ProducedTokens) -> None:
 
 def _print_rates(rates: ErrorRates) -> None:
     of_answers, of_tokens = rates.names
-    print(f"{of_answers:15} {rates.sequence_rate:9.2%}  of the same, decoded to none of their references")
-    print(f"{of_tokens:15} {rates.token_rate:9.2%}  edits to the nearest reference, per token of it")
+    print(f"{of_answers:15} {percent(rates.sequence_rate, 2):>9}  of the same, decoded to none of their references")
+    print(f"{of_tokens:15} {percent(rates.token_rate, 2):>9}  edits to the nearest reference, per token of it")
 
 
 def _print_breakdown(breakdown: BreakdownAccuracy) -> None:
     print(f"{breakdown.name}: {breakdown.sampling}")
     width = max(25, *(len(group.name) for group in breakdown.groups))
-    print(f"  {'exact match':{width}} {breakdown.exact_match:9.4%}  of {breakdown.sequences}")
+    print(f"  {'exact match':{width}} {percent(breakdown.exact_match, 4):>9}  of {breakdown.sequences}")
     for group in breakdown.groups:
         bleu = "" if group.bleu is None else f", BLEU {group.bleu:.2f}"
-        print(f"  {group.name:{width}} {group.exact_match:9.4%}  of {group.sequences}{bleu}")
+        print(f"  {group.name:{width}} {percent(group.exact_match, 4):>9}  of {group.sequences}{bleu}")
 
 
 def _rates_as_json(rates: ErrorRates | None) -> dict[str, float] | None:

@@ -4,6 +4,7 @@ import argparse
 import json
 from collections.abc import Iterator
 
+from core.config.counting import percent
 from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Run, Runs
@@ -59,9 +60,8 @@ def _lines(measured: list[BatchGradients], course: Course) -> str:
     for at, each in enumerate(measured):
         of = each.mean
         elements = [_figure(value) for value in (of.mean, of.std, of.min, of.max)]
-        cosine, zeros = (
-            "–" if value is None else f"{value:{form}}" for value, form in ((each.cosine, ".2f"), (of.zeros, ".1%"))
-        )
+        cosine = "–" if each.cosine is None else f"{each.cosine:.2f}"
+        zeros = "–" if of.zeros is None else percent(of.zeros)
         norms = [_figure(figures[at].mean.norm) for _, figures in course]
         rows.append([of.parameter, _figure(of.norm), _figure(each.norm_std), cosine, *elements, zeros, *norms])
     return aligned(rows, left=1)

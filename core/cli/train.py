@@ -256,7 +256,7 @@ def _line(event: EvaluationEvent, state: TrainingState) -> str:
         parts.append(f"free-running {figures.free_running_loss:6.4f}")
     parts += _scores(event, state)
     if figures.train_exact_match is not None:
-        parts.append(f"on training pairs {figures.train_exact_match:6.1%}")
+        parts.append(f"on training pairs {percent(figures.train_exact_match):>6}")
     parts += [f"{name} {value:6.4f}" for name, value in figures.metrics.items()]
     return "  ".join([*parts, "best so far"] if event.is_best else parts)
 
@@ -270,9 +270,9 @@ def _scores(event: EvaluationEvent, state: TrainingState) -> list[str]:
         elif each.measure == "perplexity":
             parts.append(f"{each.name} {each.value:6.2f}")
         else:
-            parts.append(f"{each.name} {each.value:6.1%}")
+            parts.append(f"{each.name} {percent(each.value):>6}")
     if not any(part.startswith("exact match") for part in parts):
-        parts.append(f"exact match {figures.exact_match:6.1%}")
+        parts.append(f"exact match {percent(figures.exact_match):>6}")
     return parts
 
 

@@ -4,6 +4,7 @@ import json
 from datetime import UTC
 
 from core.config import preset_to_yaml
+from core.config.counting import percent
 from core.config.tasks import TaskConfig
 from core.interpret.trained import Trained
 from core.runs.info import RunInfo, TrainingSession
@@ -67,7 +68,10 @@ _FORMATS = {"bleu": ".1f", "perplexity": ".2f"}  # of the figures that decide; a
 def model_card(loaded: Trained, info: RunInfo, *, title: str) -> str:
     """Return a run's model card: Markdown with the YAML metadata that the Hugging Face Hub reads."""
     preset, task = loaded.preset, loaded.task
-    scores = {each.name: f"{each.value:{_FORMATS.get(each.measure, '.2%')}}" for each in info.figures}
+    scores = {
+        each.name: f"{each.value:{_FORMATS[each.measure]}}" if each.measure in _FORMATS else percent(each.value, 2)
+        for each in info.figures
+    }
     if info.quality:
         scores["chrF"] = f"{info.quality.chrf:.1f}"
     metric = f"validation {' and '.join(scores) or 'exact match'}"

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from core.storage.error_messages import short_repr, shortened
+from core.storage.validation_errors import first_problem
 from core.text.byte_bpe import alphabet, piece_of
 from core.text.subwords import NUM_BYTES, WORD_START, Normalization, SubwordError, SubwordTokenizer
 from core.text.validation import quote
@@ -81,7 +82,7 @@ class NamedVocabulary:
                 | {"vocabulary": tuple(self.names[index] for index in ids), "has_unk": self.unk is not None}
             )
         except ValidationError as error:
-            raise SubwordError(f"{self.pieces.file}: {_rule(error)}") from error
+            raise SubwordError(f"{self.pieces.file}: {first_problem(error)}") from error
 
 
 def id_tokenizer(ids: Sequence[int], *, has_unk: bool = False) -> SubwordTokenizer:
@@ -118,11 +119,7 @@ def named_tokenizer(
             return _without_scores("characters", [WORD_START if each == " " else each for each in tokens], has_unk)
         return _words([token.replace(" ", VISIBLE_SPACE) for token in tokens], has_unk=has_unk)
     except ValidationError as error:
-        raise SubwordError(f"{label}: {_rule(error)}") from error
-
-
-def _rule(error: ValidationError) -> str:
-    return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+        raise SubwordError(f"{label}: {first_problem(error)}") from error
 
 
 def _words(words: Sequence[str], *, has_unk: bool) -> SubwordTokenizer:

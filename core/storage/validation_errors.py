@@ -22,8 +22,7 @@ def problem_of(detail: Mapping[str, Any], field: str | None = None) -> str:
     Args:
         field: another name of the field than its place in the document.
     """
-    if field is None:
-        field = shortened(".".join(map(str, detail["loc"])), 100)
+    field = shortened(".".join(map(str, detail["loc"])) if field is None else field, 100)
     kind = detail["type"]
     if kind == "missing":
         return f"{field} is missing"

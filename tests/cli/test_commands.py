@@ -298,4 +298,4 @@ def test_a_fixed_training_set_prints_epochs_and_both_losses(lab):
     assert [line.split()[3] for line in lines] == ["0.00", "1.00", "2.00", "3.00"]
     assert "train loss      –" in lines[0]
     for line in lines[1:]:
-        assert re.search(r"train loss \d\.\d{4}  validation loss \d\.\d{4}  exact match +\d+\.\d%", line)
+        assert re.search(r"train loss \d\.\d{4}  validation loss \d\.\d{4}  exact match +[\d.]+ %", line)

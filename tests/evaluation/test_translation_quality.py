@@ -235,7 +235,7 @@ def test_training_prints_bleu_and_chrf(translation_preset, root, tmp_path, capsy
     assert main(["--checkpoints", str(root), "train", "--preset", str(preset), "--seeds", "2", "--json"]) == 0
     printed = capsys.readouterr().out
     assert (
-        len(re.findall(r"validation loss \d\.\d{4}  exact match +\d+\.\d%  BLEU +\d+\.\d  chrF +\d+\.\d", printed)) == 4
+        len(re.findall(r"validation loss \d\.\d{4}  exact match +[\d.]+ %  BLEU +\d+\.\d  chrF +\d+\.\d", printed)) == 4
     )
     result = last_json(printed)
     runs = result["runs"]

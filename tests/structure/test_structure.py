@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -206,6 +207,17 @@ def test_a_value_that_a_message_cuts_ends_with_an_ellipsis():
                 if is_part or (node.format_spec is not None and "." in ast.unparse(node.format_spec)):
                     cut.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
     assert cut == []
+
+
+def test_shares_are_written_by_percent():
+    """``{share:.1%}`` rounds 0.9996 to all and 0.0004 to none."""
+    rounded = []
+    for path in sources("core", "ui"):
+        for node in ast.walk(parsed(path)):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if re.search(r"^[^\s{}]*\.[0-9]%$|:[^\s{}]*\.[0-9]%\}", text):
+                rounded.append(f"{path}:{node.lineno}: {text}")
+    assert rounded == []
 
 
 def test_the_only_yaml_loader_is_a_safe_loader():

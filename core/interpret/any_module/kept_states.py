@@ -82,9 +82,7 @@ class _Writes(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        # Half of all calls read an attribute.
-        for each in () if name == "__get__" else _written_arguments(name, args, kwargs):
+        for each in _written_arguments(getattr(func, "__name__", ""), args, kwargs):
             storage = _storage(each)
             if storage is not None and storage._cdata in self._unwritten:
                 kept = self._unwritten.pop(storage._cdata)
