@@ -151,6 +151,9 @@ def test_bugs_of_data_loss_and_decoding_are_named(ids: torch.Tensor):
         longer = torch.cat([prompts[:, :1], prompts], dim=1)
         return greedy(model)(longer)[:, longer.shape[1] :]
 
+    def two_ahead(model: Callable, ids: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(ids)[:, :-2].flatten(0, 1), ids[:, 2:].flatten(), ignore_index=PAD)
+
     model = Model()
     endless = ids.where(ids != EOS, 5)
     cases = (
@@ -158,6 +161,7 @@ def test_bugs_of_data_loss_and_decoding_are_named(ids: torch.Tensor):
         ({"loss": shifted}, ids, "PAD in the loss"),
         ({"loss": right}, endless, "EOS in the targets"),
         ({"decode": off_by_one}, ids, "greedy decoding"),
+        ({"loss": two_ahead}, ids, "target shift"),  # not "EOS does not count"
     )
     for options, given, check in cases:
         found = lab.diagnose(model, None, given, pad=PAD, eos=EOS, **options)
@@ -223,6 +227,21 @@ def test_a_masked_language_model_whose_loss_counts_all_tokens_is_warned_about(id
     assert (found.ok, [each.check for each in found.alarms]) == (True, ["tokens in the loss"]), found
     copied = 1 - is_hidden.sum() / (ids != PAD).sum()
     assert f"{100 * copied:.0f} % of the tokens that count in it are not hidden" in found.alarms[0].sentence
+
+
+def test_documents_in_one_sequence_need_not_predict_each_other():
+    ids = torch.randint(3, NUM_TOKENS, (8, 16), generator=torch.Generator().manual_seed(0))
+    ids[:, [4, 9]] = EOS
+    for columns, light in (([5, 10], "amber"), ([5, 11], "red")):
+        left_out = torch.isin(torch.arange(16), torch.tensor(columns))
+
+        def loss(model: Callable, given: torch.Tensor, left_out: torch.Tensor = left_out) -> torch.Tensor:
+            labels = given.masked_fill(left_out, -100)
+            return F.cross_entropy(model(given)[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+
+        found = lab.diagnose(Model(), None, ids, eos=EOS, loss=loss)
+        (finding,) = (each for each in found.findings if each.check == "tokens in the loss")
+        assert (finding.light, "those after EOS" in finding.sentence) == (light, light == "amber")
 
 
 def test_a_prompt_need_not_count_in_the_loss(ids: torch.Tensor):

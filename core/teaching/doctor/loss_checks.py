@@ -6,6 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from core.config.counting import counted, percent
@@ -221,8 +222,26 @@ class LossChecks:
             gradient = gradient[:, :-1]  # the model has read the last token too, which nothing follows
         if gradient.shape != targets.shape:
             return not_checked(name, "the logits of the loss have another length than the decoder input.")
-        is_language_model = isinstance(self.subject, LanguageModel)
-        prompts, turns = _prompts_and_turns(gradient == 0, targets, special) if is_language_model else ([], [])
+        is_left_out = (targets != special.tgt_pad) & (gradient == 0)
+        if isinstance(self.subject, LanguageModel) and (finding := self._left_out_on_purpose(gradient == 0)):
+            return finding
+        if is_left_out.any() and trace.labels is not None:
+            labels, counts = trace.labels[:, : targets.shape[1]], gradient > 0
+            if not torch.equal(labels[counts], targets[counts]):
+                return not_checked(name, "the loss compares predictions with other tokens than the next ones.")
+        left_out = targets[gradient == 0].unique().tolist()
+        if special.tgt_pad == NO_ID and len(left_out) == 1:
+            return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
+        return data_checks.check_tokens_in_loss(gradient, targets, special)
+
+    def _left_out_on_purpose(self, is_out: torch.Tensor) -> Finding | None:
+        """Return the finding of a language model whose loss leaves out prompts, turns or what begins a document.
+
+        Args:
+            is_out: (B, T) bool, where the loss does not count.
+        """
+        name, special, targets = "tokens in the loss", self.subject.special, self.subject.targets
+        prompts, turns = _prompts_and_turns(is_out, targets, special)
         if prompts:
             shortest, longest = min(prompts), max(prompts)
             tokens = counted(longest, "token") if shortest == longest else f"{shortest} to {counted(longest, 'token')}"
@@ -231,10 +250,15 @@ class LossChecks:
                 return Finding(name, "green", f"{sentence}.", 0.0)
             sentence += f", and {counted(len(turns), 'later turn')}, as of a chat. Check that this is intended."
             return Finding(name, "amber", sentence, 0.0)
-        left_out = targets[gradient == 0].unique().tolist()
-        if special.tgt_pad == NO_ID and len(left_out) == 1:
-            return not_checked(name, f"no token with id {left_out[0]} counts; pass pad={left_out[0]} if it is PAD.")
-        return data_checks.check_tokens_in_loss(gradient, targets, special)
+        left_out = is_out & (targets != special.tgt_pad)
+        follows_eos = F.pad(targets[:, :-1] == special.eos, (1, 0))
+        if special.eos == NO_ID or not left_out.any() or not follows_eos[left_out].all():
+            return None
+        sentence = (
+            "Every token of the targets counts in the loss but those after EOS, as of documents in one sequence, none "
+            "of which predicts the next. Check that this is intended."
+        )
+        return Finding(name, "amber", sentence, 0.0)
 
 
 def _raised(error: Exception) -> str:
