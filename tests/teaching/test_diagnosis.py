@@ -803,6 +803,9 @@ def test_pad_that_reads_later_tokens_is_no_leak():
     assert "No logit that counts changes" in leak.sentence
 
 
+SECOND_HEAD = torch.arange(4).view(4, 1, 1) == 1
+
+
 class Weighed(model_styles.Attention):
     """Attention whose weights are a function of scores and mask."""
 
@@ -838,9 +841,17 @@ class Weighed(model_styles.Attention):
             "the padding mask is missing",
             ["no-causal-mask", "pad-attended-to"],
         ),
+        (
+            lambda scores, mask: scores.masked_fill(~mask ^ SECOND_HEAD, -1e9).softmax(dim=-1),
+            "all from 1 of 4 heads. Check the causal mask",
+            "all from 1 of the 4 heads of",
+            [],
+        ),
     ],
 )
-def test_a_mask_that_is_late_or_weak_is_not_called_missing(weigh, leak: str, pad: str, bugs: list[BugName]):
+def test_a_mask_that_is_late_or_weak_or_of_one_head_is_not_called_missing(
+    weigh, leak: str, pad: str, bugs: list[BugName]
+):
     torch.manual_seed(0)
     model = model_styles.FromScratch("matmul")
     model.encoder, model.decoder, model.cross = (Weighed(weigh) for _ in range(3))

@@ -22,6 +22,7 @@ class Ahead:
         earlier: the mean weight on earlier tokens, of positions that count and do not attend to all tokens alike.
         reach: the largest distance at which a later token has any.
         farthest: the distance from the first to the last position.
+        heads: numbers of heads: those that attend to later tokens, and all of the same calls.
         is_uniform: whether every position that attends to later tokens attends to all tokens alike, as it does where a
             mask of large negative scores hides all of them.
     """
@@ -31,6 +32,7 @@ class Ahead:
     earlier: float
     reach: int
     farthest: int
+    heads: tuple[int, int]
     is_uniform: bool
 
 
@@ -56,7 +58,10 @@ def attention_ahead(calls: list[AttentionCall], is_real: torch.Tensor) -> Ahead 
     leaking = [each[(each.triu(1) > VISIBLE).any(dim=-1)] for each in maps]  # rows (N, T)
     is_uniform = all(bool((rows.amax(dim=-1) - rows.amin(dim=-1) < ROUNDING).all()) for rows in leaking)
     farthest = max(each.shape[-1] for each in maps) - 1
-    return Ahead(later, used, earlier, max(reach, default=0), farthest, is_uniform)
+    by_head = [_by_head(each.triu(1).sum(dim=-1)) for each in maps]
+    leaks = [each > VISIBLE for each in by_head if bool((each > VISIBLE).any())]
+    heads = sum(int(each.sum()) for each in leaks), sum(map(len, leaks))
+    return Ahead(later, used, earlier, max(reach, default=0), farthest, heads, is_uniform)
 
 
 def _mean_on_earlier(weights: torch.Tensor, is_real: torch.Tensor) -> float:
@@ -69,8 +74,8 @@ def _mean_on_earlier(weights: torch.Tensor, is_real: torch.Tensor) -> float:
 
 def attention_to_end(
     calls: list[AttentionCall], length: int, num_last: int, *, applied: bool = False
-) -> dict[Block, float]:
-    """Return each block's mean fraction of attention on the last source tokens, maximum over its calls.
+) -> dict[Block, torch.Tensor]:
+    """Return the mean fraction of attention on the last source tokens by head, (H,), of each block's highest call.
 
     None at all if rows of weights do not sum to 1, so that they are no fractions.
 
@@ -79,15 +84,21 @@ def attention_to_end(
         num_last: number of tokens at its end.
         applied: count what multiplies the values in place of the weights.
     """
-    masses: dict[Block, float] = {}
+    masses: dict[Block, torch.Tensor] = {}
     for call in calls if _are_normalized(calls) else []:
         num_queries, num_keys = call.weights.shape[-2:]
         reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
         if call.block and reads_source:  # a decoder that reads the source has it before the target
             weights = _applied(call) if applied else _finite(call.weights)
-            mass = weights[..., length - num_last : length].sum(dim=-1).mean().item()
-            masses[call.block] = max(mass, masses.get(call.block, 0.0))
+            by_head = _by_head(weights[..., length - num_last : length].sum(dim=-1))
+            if call.block not in masses or by_head.mean() > masses[call.block].mean():
+                masses[call.block] = by_head
     return masses
+
+
+def _by_head(rows: torch.Tensor) -> torch.Tensor:
+    """Return the mean of each head, (H,), of a figure of every query, (B, H, T), or (B, T) if heads are not seen."""
+    return rows.mean(dim=(0, 2)) if rows.dim() == 3 else rows.mean().view(1)
 
 
 def _are_normalized(calls: list[AttentionCall]) -> bool:

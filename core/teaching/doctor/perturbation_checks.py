@@ -105,6 +105,10 @@ def _leak(subject: BlackBox, change: float) -> Finding:
         return Finding(name, "red", sentence + " and none on earlier ones: the causal mask is flipped.", change)
     if ahead.reach < ahead.farthest:
         return Finding(name, "red", f"{sentence}, at most {ahead.reach} ahead: the causal mask is shifted.", change)
+    some, all_heads = ahead.heads
+    if some < all_heads:
+        sentence += f", all from {some} of {all_heads} heads. Check the causal mask of these heads."
+        return Finding(name, "red", sentence, change)
     if ahead.later < WEAK:
         return Finding(name, "red", sentence + ", the causal mask is too weak.", change)
     return Finding(name, "red", sentence + ", the causal mask is missing.", change, "no-causal-mask")
@@ -126,9 +130,13 @@ def check_pad_influence(subject: BlackBox) -> Finding:
         return Finding(name, "green", "Appending PAD to a source changes no logit.", change)
     sentence = f"Appending PAD to a source changes the logits{how_far(change)}"
     calls = subject.attention_calls(padded, tgt_in)
-    masses, applied = (attention_to_end(calls, padded.shape[1], num_pad, applied=each) for each in (False, True))
+    by_head, applied_by_head = (
+        attention_to_end(calls, padded.shape[1], num_pad, applied=each) for each in (False, True)
+    )
+    masses = {block: mass.mean().item() for block, mass in by_head.items()}
     if max(masses.values(), default=0.0) > VISIBLE:
-        return _pad_attended_to(sentence, change, masses, applied)
+        applied = max(mass.mean().item() for mass in applied_by_head.values())
+        return _pad_attended_to(sentence, change, masses, applied, by_head)
     if subject.final_state_changes(src, padded):
         sentence += ", although PAD gets no attention: the encoder's final state is the one after the PAD."
         return Finding(name, "red", sentence, change, "encoder-over-pad")
@@ -142,24 +150,31 @@ def check_pad_influence(subject: BlackBox) -> Finding:
     return Finding(name, "red", sentence, change)
 
 
-def _pad_attended_to(sentence: str, change: float, masses: dict[Block, float], applied: dict[Block, float]) -> Finding:
+def _pad_attended_to(
+    sentence: str, change: float, masses: dict[Block, float], applied: float, by_head: dict[Block, torch.Tensor]
+) -> Finding:
     """Return the finding of PAD that is attended to.
 
     Args:
         sentence: its beginning.
         change: of the logits.
         masses: the fraction of each block's attention that PAD gets.
-        applied: likewise of what multiplies the values.
+        applied: likewise of what multiplies the values, in the block where it is largest.
+        by_head: the fraction of each head, (H,), of the blocks.
     """
     name = "PAD influence"
     is_weak = max(masses.values()) < WEAK
     shares = {block: f"{mass:.2g}" if is_weak else percent(mass, 0) for block, mass in masses.items()}
     sentence += ": PAD gets " + " and ".join(f"{share} of {BLOCKS[block]}" for block, share in shares.items())
-    if max(applied.values()) <= VISIBLE:
+    if applied <= VISIBLE:
         return Finding(name, "red", sentence + LATE, change)
     if is_weak:
         return Finding(name, "red", sentence + ", the padding mask is too weak, or missing.", change)
     reading = [block for block, mass in masses.items() if mass >= WEAK]
+    some = {block: int((by_head[block] > VISIBLE).sum()) for block in reading}
+    if any(number < len(by_head[block]) for block, number in some.items()):
+        listed = " and ".join(f"{some[each]} of the {len(by_head[each])} heads of {BLOCKS[each]}" for each in reading)
+        return Finding(name, "red", f"{sentence}, all from {listed}. Check the padding mask of these heads.", change)
     if all(masses[block] > NEARLY_ALL for block in reading):
         return Finding(name, "red", sentence + ", the padding mask is inverted.", change, "pad-attended-to")
     state = ", the padding mask is missing."
