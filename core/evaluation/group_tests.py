@@ -23,8 +23,9 @@ class GroupTest:
 
     Attributes:
         difference: mean of the first group minus mean of the second.
-        interval: 95 % confidence interval of it by Welch's t; None if neither group varies.
-        p_value: two-sided; None where Welch's t is not defined: neither group varies, and their means differ.
+        interval: 95 % confidence interval of it by Welch's t; None if neither group varies, or a value is not finite.
+        p_value: two-sided; None where Welch's t is not defined: neither group varies, and their means differ; None for
+            both tests if a value is not finite.
     """
 
     difference: float
@@ -45,6 +46,8 @@ def compare_groups(first: Sequence[float], second: Sequence[float], *, test: Tes
     if min(len(first), len(second)) < 2:
         raise ValueError(f"groups of {len(first)} and {len(second)} values: each needs at least 2")
     difference = fmean(first) - fmean(second)
+    if not math.isfinite(difference):  # one such value is enough
+        return GroupTest(difference, None, None)
     if len({*first}) == len({*second}) == 1:  # SciPy would divide by zero
         p_value = 1.0 if difference == 0 else None
         return GroupTest(difference, None, p_value if test == "welch" else _permutation(first, second))

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 from core.__main__ import main
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.group_tests import compare_groups
+from core.reports.comparison import groups
 from core.runs import RunFolder
 from core.runs.sweeps.folder import SweepFile, SweepFolder, TrialRecord
 from core.runs.sweeps.trials import grid_trials
@@ -127,8 +129,19 @@ def test_formats_have_the_same_figures(compared):
 
 
 def test_few_seeds_are_said_to_be_too_few_for_a_permutation_test(compared):
-    _, output, _ = compared("--groups", "gru", "a=s-dm16-lr0-01-*", "--test", "permutation")
-    assert "cannot have a p-value below 0.33" in output
+    permutation = ("--test", "permutation")
+    _, output, _ = compared("--groups", "gru", "a=s-dm16-lr0-01-*", *permutation)
+    assert "Groups of 2 and 2 runs cannot have a p-value below 0.33" in output
+    words = ("gru", "a=s-dm16-lr0-01-*", "b=s-dm32-*", "--baseline", "b")  # the first two are not compared
+    assert "Groups of 2 and 4 runs cannot have a p-value below 0.067" in compared("--groups", *words, *permutation)[1]
+
+
+def test_values_that_are_no_finite_numbers_are_not_tested(compared, monkeypatch):
+    monkeypatch.setattr(groups, "_measured", lambda runs, name, *_: (math.nan if name == "gru-seed-0" else 1.0, 10))
+    for test in ("welch", "permutation"):
+        output = compared("--groups", "gru", "a=s-dm16-*", "--test", test)[1]
+        assert "Runs of gru have values that are no finite numbers: there is no test." in output
+        assert "0.0001" not in output
 
 
 REFUSED = [

@@ -5,6 +5,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -190,7 +191,9 @@ def compare_run_groups(
 
 def cautions(comparison: GroupComparison) -> list[str]:
     """Return the assumptions of the tests and invalid conclusions from them."""
-    sizes = [len(group.values) for group in comparison.groups]
+    sizes = {group.label: len(group.values) for group in comparison.groups}
+    compared = {tuple(sorted((sizes[pair.first], sizes[pair.second]))) for pair in comparison.pairs}
+    smallest, of_sizes = max((smallest_p(*each), each) for each in compared)
     sentences = [
         {
             "welch": "Welch's t-test assumes that the values of a group are drawn independently from a normal "
@@ -199,9 +202,9 @@ def cautions(comparison: GroupComparison) -> list[str]:
             "that both groups have the same distribution, not only the same mean. The intervals are Welch's.",
         }[comparison.test]
     ]
-    if comparison.test == "permutation" and (smallest := smallest_p(*sorted(sizes)[:2])) > 0.05 / len(comparison.pairs):
+    if comparison.test == "permutation" and smallest > 0.05 / len(comparison.pairs):
         sentences.append(
-            f"Groups of {' and '.join(map(str, sorted(sizes)[:2]))} runs cannot have a p-value below {smallest:.2g}, "
+            f"Groups of {' and '.join(map(str, of_sizes))} runs cannot have a p-value below {smallest:.2g}, "
             "however different they are: train more seeds."
         )
     if len(comparison.pairs) > 1:
@@ -221,11 +224,15 @@ def cautions(comparison: GroupComparison) -> list[str]:
     ]
     if comparison.unfinished:
         sentences.append(comparison.unfinished)
-    if any(result.result.p_value is None for result in comparison.pairs):
+    if not_finite := [group.label for group in comparison.groups if not all(map(math.isfinite, group.values))]:
+        sentences.append(f"Runs of {', '.join(not_finite)} have values that are no finite numbers: there is no test.")
+    without_p = [{pair.first, pair.second} for pair in comparison.pairs if pair.result.p_value is None]
+    if any(pair.isdisjoint(not_finite) for pair in without_p):
         sentences.append("– where no run of either group differs from its others: the test is not defined then.")
     if not mixed:
         sentences.append("Only seeds vary, so nothing is said about other tasks, sizes or training lengths.")
-    number = str(min(sizes)) if min(sizes) == max(sizes) else f"{min(sizes)} to {max(sizes)}"
+    fewest, most = min(sizes.values()), max(sizes.values())
+    number = str(most) if fewest == most else f"{fewest} to {most}"
     sentences.append(
         "A p-value above 0.05 does not show that groups are equal; "
         f"with {number} runs a group, only large differences show."
