@@ -143,7 +143,7 @@ def _summarized(values: Sequence[Figure], summary: Callable[[list[float]], float
 
 def _ablated(loaded: Trained, pairs: Batch, folder: RunFolder) -> list[AblatedHead]:
     """Decode the pairs without each head, with a progress bar; the result is cached in the run's folder."""
-    cells = cached_grid(folder.ablation, loaded.model, pairs, step=loaded.step)
+    cells = cached_grid(folder.ablation, loaded.model, loaded.task, pairs, step=loaded.step)
     count = len(grid_cells(loaded.model.heads))
     return list(tqdm(cells, desc="ablating", total=count, unit="head", file=sys.stderr, leave=False, disable=None))
 

@@ -29,7 +29,8 @@ class Evaluation:
         loss: cross-entropy in nats per token, mean over non-PAD tokens, teacher-forced.
         token_accuracy: share of tokens predicted correctly, teacher-forced, 0-1: of those that the task scores
             (``Batch.is_scored``), by default all but PAD.
-        exact_match: share of sequences that free-running decoding reproduces exactly, EOS included, 0-1.
+        exact_match: share of sources that free-running decoding answers with one of their references, EOS included,
+            0-1.
         free_running_loss: as ``loss``, but the decoder reads its own most likely tokens instead of the reference, for
             as many steps as the reference has; None if it was not measured.
         bleu, chrf: of the same outputs as ``exact_match``, 0-100, see ``TranslationQuality``; None if the answers of
@@ -137,8 +138,9 @@ def evaluate(
         pairs: in padded batches of as many sequences as ``sequences_per_pass`` says.
         strategy: decoding strategy of ``exact_match``.
         free_running_loss: whether to measure that loss too.
-        task: the task of the pairs, to measure too the metrics of plugins, BLEU and chrF of texts, and error rates
-            against several references. An output is cut after as many tokens as the longest reference has.
+        task: the task of the pairs, to compare outputs with all references of their source, and to measure too the
+            metrics of plugins, BLEU and chrF of texts, and error rates. An output is cut at the width of the pairs.
+            None compares outputs with the references of the pairs alone.
         outputs: what was decoded from the pairs by this strategy; None decodes them.
 
     Raises:
@@ -146,16 +148,17 @@ def evaluate(
         ValueError: there are no pairs.
     """
     scores = score_references(model, pairs, free_running_loss=free_running_loss)
-    # An output that has not ended after the reference's last step is wrong whatever follows.
+    # An output that has not ended after the longest reference's last step is wrong whatever follows.
     if outputs is None:
         outputs = decode_padded(model, pairs, strategy=strategy, max_steps=pairs.tgt_out.shape[1])
+    is_exact = outputs.is_exact(task)
     evaluation = Evaluation(
         len(pairs),
         scores.loss,
         scores.token_accuracy,
-        outputs.exact_match,
+        int(is_exact.sum()) / len(pairs),
         scores.free_running_loss,
-        confidence_threshold=confidence_threshold(outputs) if strategy == GREEDY else None,
+        confidence_threshold=confidence_threshold(outputs, is_exact) if strategy == GREEDY else None,
     )
     if task is None:
         return evaluation

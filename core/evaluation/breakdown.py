@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from core.evaluation.headline import headline_of
-from core.evaluation.outputs import count_exact, decode_unpadded
+from core.evaluation.outputs import decode_padded, decode_unpadded
 from core.evaluation.passes import evaluation_mode
 from core.generation import GREEDY, Strategy
 from core.models import Seq2Seq
@@ -55,10 +55,10 @@ def measure_breakdown(
         for name, rows in breakdown.groups.items():
             pairs = breakdown.pairs[rows].trimmed()  # groups may have answers of very different lengths
             if headline_of(task).bleu_tokenizer is None:
-                exact[name] = count_exact(model, pairs, strategy, max_steps=pairs.tgt_out.shape[1])
-                continue
-            outputs = decode_unpadded(model, pairs, strategy=strategy)
-            exact[name] = int(outputs.is_exact.sum())
+                outputs = decode_padded(model, pairs, strategy=strategy, max_steps=breakdown.pairs.tgt_out.shape[1])
+            else:
+                outputs = decode_unpadded(model, pairs, strategy=strategy)
+            exact[name] = int(outputs.is_exact(task).sum())
             if quality := outputs.quality(task):
                 bleu[name] = quality.bleu
     groups = [

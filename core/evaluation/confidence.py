@@ -16,14 +16,15 @@ SURE = 0.9  # mean probability, geometric, above which no output is called unsur
 MIN_CORRECT = 20  # outputs from which a share of nine in ten can be read
 
 
-def confidence_threshold(outputs: Outputs) -> float | None:
+def confidence_threshold(outputs: Outputs, is_exact: torch.Tensor) -> float | None:
     """Return the mean log-probability per token, nats, that nine in ten correct outputs reach, at most log ``SURE``.
 
     Args:
-        outputs: of greedy decoding, from validation inputs. Correct are those that equal their reference; if they are
-            fewer than ``MIN_CORRECT``, there is no threshold.
+        outputs: of greedy decoding, from validation inputs. If those correct are fewer than ``MIN_CORRECT``, there
+            is no threshold.
+        is_exact: (N,) bool, which of them are correct.
     """
-    correct = outputs.mean_log_probs[outputs.is_exact]
+    correct = outputs.mean_log_probs[is_exact]
     if len(correct) < MIN_CORRECT:
         return None
     return round(min(torch.quantile(correct.double(), 1 - SHARE).item(), math.log(SURE)), 4)

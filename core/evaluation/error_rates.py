@@ -35,17 +35,17 @@ def measure_error_rates(task: Task, outputs: Outputs) -> ErrorRates | None:
     """Compare outputs with all references of their sources; None if the task has no error rates."""
     if task.rate_names is None:
         return None
-    wrong = edits = tokens = 0
+    edits = tokens = 0
     rows = (outputs.pairs.src.tolist(), outputs.pairs.tgt_out.tolist(), outputs.tokens.tolist())
     for source, target, ids in zip(*rows, strict=True):
         # A source with an unknown token cannot be looked up: its tokens no longer say which text it was
         known = task.references(task.src_vocab.decode(until_eos(source)[1:]))
         references = known or [task.tgt_vocab.decode(until_eos(target))]
         distance, reference = nearest_reference(task.tgt_vocab.decode(until_eos(ids)), references)
-        wrong += distance > 0
         edits += distance
         tokens += len(reference)
     total = len(outputs.pairs)
+    wrong = int((~outputs.is_exact(task)).sum())
     return ErrorRates(task.rate_names, total, wrong / total, edits / max(1, tokens))
 
 

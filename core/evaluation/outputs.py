@@ -17,7 +17,7 @@ from core.evaluation.translation_quality import (
 from core.generation import GREEDY, GenerationResult, Strategy, generate
 from core.models import Seq2Seq
 from core.tasks import Batch, Task, unpadded_batches
-from core.text.vocab import EOS_ID, PAD_ID
+from core.text.vocab import EOS_ID, PAD_ID, until_eos
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,24 @@ class Outputs:
             log_probs[indices, : part.tokens.shape[1]] = part.log_probs.float()
         return Outputs(pairs, tokens, log_probs)
 
-    @property
-    def is_exact(self) -> torch.Tensor:
-        """(N,) bool: which outputs equal their references, EOS included."""
-        return is_exact(self.tokens, with_eos(self.pairs.tgt_out))
+    def is_exact(self, task: Task | None = None) -> torch.Tensor:
+        """Return which outputs equal a reference of their source, EOS included, (N,) bool.
 
-    @property
-    def exact_match(self) -> float:
-        """Share of outputs that equal their references, EOS included, 0-1."""
-        return int(self.is_exact.sum()) / len(self.pairs)
+        Args:
+            task: knows all references of a source; None compares with those of the pairs alone.
+        """
+        exact = is_exact(self.tokens, with_eos(self.pairs.tgt_out))
+        if task is None:
+            return exact
+        for row in (~exact).nonzero().flatten().tolist():
+            ids = self.tokens[row].tolist()
+            source = task.src_vocab.decode(until_eos(self.pairs.src[row].tolist())[1:])
+            exact[row] = EOS_ID in ids and task.tgt_vocab.decode(until_eos(ids)) in task.references(source)
+        return exact
+
+    def exact_match(self, task: Task | None = None) -> float:
+        """Return the share of outputs that equal a reference of their source, 0-1; see ``is_exact``."""
+        return int(self.is_exact(task).sum()) / len(self.pairs)
 
     @property
     def mean_log_probs(self) -> torch.Tensor:
@@ -134,12 +143,7 @@ def exact_match_unpadded(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = G
 
     Equals ``Evaluation.exact_match`` unless the model attends to padding.
     """
-    return decode_unpadded(model, pairs, strategy=strategy, max_steps=pairs.tgt_out.shape[1]).exact_match
-
-
-def count_exact(model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int) -> int:
-    """Decode pairs and count the exact matches."""
-    return int(decode_padded(model, pairs, strategy=strategy, max_steps=max_steps).is_exact.sum())
+    return decode_unpadded(model, pairs, strategy=strategy, max_steps=pairs.tgt_out.shape[1]).exact_match()
 
 
 def is_exact(tokens: torch.Tensor, tgt_out: torch.Tensor) -> torch.Tensor:

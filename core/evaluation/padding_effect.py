@@ -46,4 +46,4 @@ def measure_padding_effect(
         bleu = []
     else:
         bleu = [found.bleu for each in (alone, padded) if (found := each.quality(task))]
-    return PaddingEffect(len(pairs), alone.exact_match, padded.exact_match, *bleu)
+    return PaddingEffect(len(pairs), alone.exact_match(task), padded.exact_match(task), *bleu)

@@ -10,9 +10,8 @@ from weakref import WeakKeyDictionary
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from core.evaluation.outputs import count_exact
+from core.evaluation.outputs import decode_padded
 from core.evaluation.passes import evaluation_mode, sequences_per_pass
-from core.generation import GREEDY
 from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq
 from core.models.hooks import hooks
@@ -83,7 +82,7 @@ def grid_cells(heads: Iterable[Head]) -> list[tuple[Block, int, int]]:
     return [(*layer, number) for layer in layers for number in (*numbers[layer], 0)]
 
 
-def ablation_grid(model: Seq2Seq, pairs: Batch, *, ablation: Ablation = "zero") -> Iterator[AblatedHead]:
+def ablation_grid(model: Seq2Seq, task: Task, pairs: Batch, *, ablation: Ablation = "zero") -> Iterator[AblatedHead]:
     """Measure a model without each head in turn, and without each layer's heads; its weights are unchanged.
 
     Pairs are decoded greedily in padded batches, as ``evaluate`` does. Results come in the order of ``grid_cells``;
@@ -99,16 +98,16 @@ def ablation_grid(model: Seq2Seq, pairs: Batch, *, ablation: Ablation = "zero") 
     if not len(pairs):
         raise ValueError("no sequences to measure heads on")
     means = mean_head_outputs(model, pairs) if ablation == "mean" else None
-    intact = exact_match_with(model, pairs, NO_INTERVENTIONS)
+    intact = exact_match_with(model, task, pairs, NO_INTERVENTIONS)
     for block, layer, number in grid_cells(model.heads):
         heads = [head for head in model.heads if (head.block, head.layer) == (block, layer)]
         ablated = tuple(head for head in heads if number in (0, head.head))
-        exact_match = exact_match_with(model, pairs, Interventions(ablated, means))
+        exact_match = exact_match_with(model, task, pairs, Interventions(ablated, means))
         yield AblatedHead(block=block, layer=layer, head=number, exact_match=exact_match, intact=intact)
 
 
 def cached_grid(
-    path: Path, model: Seq2Seq, pairs: Batch, *, step: int, ablation: Ablation = "zero"
+    path: Path, model: Seq2Seq, task: Task, pairs: Batch, *, step: int, ablation: Ablation = "zero"
 ) -> Iterator[AblatedHead]:
     """Return ``ablation_grid``, read from a file if it was measured before; a completed grid is saved there.
 
@@ -122,7 +121,7 @@ def cached_grid(
         yield from known.cells
         return
     cells = []
-    for cell in ablation_grid(model, pairs, ablation=ablation):
+    for cell in ablation_grid(model, task, pairs, ablation=ablation):
         cells.append(cell)
         yield cell
     save_grid(path, AblationGrid(step=step, sequences=len(pairs), ablation=ablation, cells=tuple(cells)))
@@ -230,10 +229,10 @@ def _read(path: Path) -> _File:
         return _File()
 
 
-def exact_match_with(model: Seq2Seq, pairs: Batch, interventions: Interventions) -> float:
-    """Return the fraction of pairs that a model decodes exactly under interventions, EOS included, 0-1."""
+def exact_match_with(model: Seq2Seq, task: Task, pairs: Batch, interventions: Interventions) -> float:
+    """Return the exact match of a model under interventions, decoding greedily, 0-1."""
     with evaluation_mode(model), interventions.applied_to(model):
-        return count_exact(model, pairs, GREEDY, max_steps=pairs.tgt_out.shape[1]) / len(pairs)
+        return decode_padded(model, pairs, max_steps=pairs.tgt_out.shape[1]).exact_match(task)
 
 
 def _head_outputs(model: Seq2Seq, pairs: Batch) -> dict[Head, torch.Tensor]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from core.config.counting import counted
-from core.evaluation.accuracy import Evaluation, evaluate
+from core.evaluation.accuracy import Evaluation, evaluate, score_references
+from core.evaluation.outputs import decode_padded
 from core.tasks import Batch, Batches, fixed_pairs, training_batches, training_sample
 from core.text.vocab import PAD_ID
 from core.training.distributed import LostWorkerError
@@ -163,10 +164,9 @@ def _evaluate(state: TrainingState, validation: Batch, sample: Batch) -> Evaluat
     started = time.perf_counter()
     own_loss = state.preset.training.free_running_validation
     evaluation = evaluate(state.model, validation, free_running_loss=own_loss, task=state.task)
-    memorized = evaluate(state.model, sample)
-    evaluation = replace(
-        evaluation, train_token_accuracy=memorized.token_accuracy, train_exact_match=memorized.exact_match
-    )
+    memorized = decode_padded(state.model, sample, max_steps=sample.tgt_out.shape[1]).exact_match(state.task)
+    token_accuracy = score_references(state.model, sample).token_accuracy
+    evaluation = replace(evaluation, train_token_accuracy=token_accuracy, train_exact_match=memorized)
     give_back_freed_memory()  # before the caller records the event and saves the state
     loss = evaluation.loss if evaluation.free_running_loss is None else evaluation.free_running_loss
     is_best = loss < state.best_loss

@@ -71,7 +71,7 @@ def test_ablating_the_aligned_head_of_digits_reversal_costs_most() -> None:
         state = trained("digits-reversal", seed)
         pairs = fixed_pairs(state.task, 1_000, split="test")
         scores = measure_heads(state.model, state.task, pairs)
-        cells = [cell for cell in ablation_grid(state.model, pairs) if cell.head]
+        cells = [cell for cell in ablation_grid(state.model, state.task, pairs) if cell.head]
         losses = {(cell.block, cell.layer, cell.head): -cell.change for cell in cells}
         aligned = [head for head in scores.itertuples() if head.aer_produced <= 0.01]
         name, loss = max(

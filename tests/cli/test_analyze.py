@@ -38,7 +38,7 @@ def measured() -> tuple[pd.DataFrame, dict[tuple[str, int, int], float]]:
     """The scores of 30 sequences, and exact match without each head, or (head 0) each layer."""
     loaded = load_run(DEFAULT_ROOT / RUN)
     pairs = fixed_pairs(loaded.task, 30, split="test")
-    cells = ablation_grid(loaded.model, pairs)
+    cells = ablation_grid(loaded.model, loaded.task, pairs)
     exact_match = {(cell.block, cell.layer, cell.head): cell.exact_match for cell in cells}
     return measure_heads(loaded.model, loaded.task, pairs), exact_match
 

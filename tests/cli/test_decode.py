@@ -89,7 +89,7 @@ def test_evaluate_uses_the_decoding_strategy(lab, capsys):
     assert result["strategy"] == strategy.model_dump()
     assert result["exact_match"] == exact_match_unpadded(loaded.model, pairs, strategy=strategy)
     padded = decode_padded(loaded.model, pairs, strategy=strategy, max_steps=loaded.model.max_seq_len)
-    assert result["padding"]["padded"] == padded.exact_match
+    assert result["padding"]["padded"] == padded.exact_match()
     assert "strategy        sample" in output
     assert "strategy  " not in lab("evaluate", "--sequences", "40")[1]
 

@@ -24,19 +24,24 @@ def outputs(means: list[float], *, correct: int) -> Outputs:
     return Outputs(pairs, tokens, torch.tensor(means)[:, None].expand(-1, 2))
 
 
+def threshold_of(means: list[float], *, correct: int) -> float | None:
+    found = outputs(means, correct=correct)
+    return confidence_threshold(found, found.is_exact())
+
+
 def test_more_than_nine_in_ten_correct_outputs_reach_the_threshold_whatever_the_wrong_ones_have():
     means = [-0.5 - number / 100 for number in range(50)]
-    threshold = confidence_threshold(outputs([*means, *[-9.0] * 30], correct=50))
+    threshold = threshold_of([*means, *[-9.0] * 30], correct=50)
     assert sum(mean >= threshold for mean in means) == 46
 
 
 def test_a_model_that_is_nearly_always_right_and_sure_calls_no_sure_answer_unsure():
-    assert confidence_threshold(outputs([-0.001] * 40, correct=40)) == round(math.log(SURE), 4)
+    assert threshold_of([-0.001] * 40, correct=40) == round(math.log(SURE), 4)
 
 
 def test_there_is_no_threshold_from_few_correct_outputs():
-    assert confidence_threshold(outputs([-1.0] * 100, correct=MIN_CORRECT - 1)) is None
-    assert confidence_threshold(outputs([-1.0] * 100, correct=MIN_CORRECT)) == -1
+    assert threshold_of([-1.0] * 100, correct=MIN_CORRECT - 1) is None
+    assert threshold_of([-1.0] * 100, correct=MIN_CORRECT) == -1
 
 
 def test_the_shipped_digits_have_the_threshold_of_their_validation():

@@ -6,8 +6,11 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from core.evaluation.accuracy import evaluate
+from core.evaluation.breakdown import measure_breakdown
 from core.evaluation.error_rates import measure_error_rates, nearest_reference
 from core.evaluation.outputs import Outputs, decode_unpadded
+from core.evaluation.padding_effect import measure_padding_effect
 from core.generation.strategy import Beam, Greedy
 from core.tasks import build_task, fixed_pairs
 from core.tasks.ingest import HeldOutFile, PairFiles, prepare_preset
@@ -110,3 +113,25 @@ def test_a_source_with_an_unknown_token_is_measured_by_its_own_reference(tmp_pat
         measure_error_rates(task, Outputs(pairs, torch.tensor([ids]), torch.zeros(1, 2))) for ids in (right, wrong)
     ]
     assert [(each.sequence_rate, each.token_rate) for each in rates] == [(0, 0), (1, 1)]
+
+
+def test_exact_match_counts_every_reference_also_one_longer_than_those_drawn(scripted, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{number}\ta\n{number}\ta b c\n" for number in range(100, 160)))
+    held_out = tmp_path / "new.tsv"
+    held_out.write_text("".join(f"{number}\ta\n{number}\ta b c\n" for number in range(160, 190)))
+    files = PairFiles(path, held_out=(HeldOutFile(held_out, set="new"),))
+    _, preset = prepare_preset(files, tmp_path / "kept", kinds=("character", "symbol"))
+    task = build_task(preset.task, pairs=tmp_path / "kept")
+    pairs = fixed_pairs(task, 10, split="test")
+    assert (pairs.tgt_out[:, 1] == EOS_ID).all()  # "a", the first reference of each
+    for output, exact, of_drawn in (("a", 1, 1), ("a b c", 1, 0), ("a b", 0, 0), ("a b c c", 0, 0)):
+        ids = torch.tensor([*task.tgt_vocab.encode(output.split()), EOS_ID])
+        model = scripted(lambda src, ids=ids: ids.expand(len(src), -1), max_seq_len=12, vocab_size=40)
+        evaluation = evaluate(model, pairs, task=task)
+        outputs = decode_unpadded(model, pairs)
+        by_set = measure_breakdown(model, task, sequences=10)
+        padding = measure_padding_effect(model, task, outputs)
+        assert {evaluation.exact_match, padding.alone, padding.padded, by_set.exact_match} == {exact}
+        assert measure_error_rates(task, outputs).sequence_rate == 1 - exact
+        assert evaluate(model, pairs).exact_match == of_drawn

@@ -24,8 +24,8 @@ def test_parts_are_put_in_the_order_of_their_pairs_and_padded_to_the_longest():
     ]
     outputs = Outputs.from_parts(Batch(src, src), parts)
     assert outputs.tokens.tolist() == [[4, EOS_ID, PAD_ID], [5, 5, EOS_ID], [6, EOS_ID, PAD_ID]]
-    assert outputs.is_exact.tolist() == [True, False, True]
-    assert outputs.exact_match == 2 / 3
+    assert outputs.is_exact().tolist() == [True, False, True]
+    assert outputs.exact_match() == 2 / 3
     assert outputs.mean_log_probs.tolist() == [-4.0, -2.0, -1.5]
 
 
@@ -52,4 +52,4 @@ def test_evaluate_decodes_each_pair_once_and_its_exact_match_is_that_of_the_outp
     with counted_decodes() as counts:
         evaluation = evaluate(model, own)
     assert set(counts.values()) == {1}
-    assert 0 < evaluation.exact_match == decode_padded(model, own, max_steps=8).exact_match < 1
+    assert 0 < evaluation.exact_match == decode_padded(model, own, max_steps=8).exact_match() < 1

@@ -63,7 +63,7 @@ def stopped(tmp_path) -> Run:
     for steps in (5, 9):
         train_run(run.folder, stop_after=steps)
     loaded = run.trained()
-    cells = tuple(ablation_grid(loaded.model, fixed_pairs(loaded.task, 4, split="validation")))
+    cells = tuple(ablation_grid(loaded.model, loaded.task, fixed_pairs(loaded.task, 4, split="validation")))
     save_grid(run.folder.ablation, AblationGrid(step=loaded.step, sequences=4, ablation="zero", cells=cells))
     write_title(run.folder.path, TITLE)
     write_ownership(run.folder, Ownership(owner="0123456789abcdef" * 4, shared=True))

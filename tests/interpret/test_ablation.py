@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core.config.tasks import DigitsConfig
 from core.evaluation.accuracy import evaluate
-from core.evaluation.outputs import count_exact
-from core.generation import GREEDY, generate
+from core.evaluation.outputs import decode_padded
+from core.generation import generate
 from core.interpret import ablation as ablate
 from core.interpret.ablation import (
     AblatedHead,
@@ -36,6 +37,7 @@ from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.text.vocab import BOS_ID, PAD_ID
 from tests.support.scripted_models import decoder_only, encoder_only, gru, transformer
 
+TASK = build_task(DigitsConfig())
 WRITERS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only, "encoder-only": encoder_only}
 
 
@@ -80,21 +82,21 @@ def shipped_pairs(shipped) -> Batch:
 @pytest.fixture(scope="module")
 def shipped_grid(shipped, shipped_pairs) -> list[AblatedHead]:
     """What the heads of the shipped model are worth, by zero ablation."""
-    return list(ablation_grid(shipped.model, shipped_pairs))
+    return list(ablation_grid(shipped.model, shipped.task, shipped_pairs))
 
 
 @pytest.mark.parametrize("ablation", ["zero", "mean"])
 def test_a_cell_is_exact_match_without_these_heads(shipped, shipped_pairs, shipped_grid, ablation):
     model, pairs = shipped.model, shipped_pairs
-    cells = shipped_grid if ablation == "zero" else list(ablation_grid(model, pairs, ablation=ablation))
+    cells = shipped_grid if ablation == "zero" else list(ablation_grid(model, shipped.task, pairs, ablation=ablation))
     assert [(cell.block, cell.layer, cell.head) for cell in cells] == grid_cells(model.heads)
     assert {cell.intact for cell in cells} == {evaluate(model, pairs).exact_match}
     means = mean_head_outputs(model, pairs) if ablation == "mean" else None
     for cell in cells[4::5]:  # the layers
         interventions = Interventions.parse(model.heads, ablate=[f"{cell.block}.{cell.layer}"], means=means)
         with interventions.applied_to(model):
-            exact = count_exact(model, pairs, GREEDY, max_steps=pairs.tgt_out.shape[1] + 1)
-        assert cell.exact_match == exact / len(pairs)
+            exact_match = decode_padded(model, pairs, max_steps=pairs.tgt_out.shape[1] + 1).exact_match()
+        assert cell.exact_match == exact_match
         assert cell.change == cell.exact_match - cell.intact
     rows = ablation_rows(cells)
     assert len(rows) == 30
@@ -118,7 +120,7 @@ def test_some_cross_head_of_a_trained_model_costs_far_more_than_the_median_head(
 def test_a_stopped_grid_leaves_the_model_unchanged(shipped):
     model, pairs = shipped.model, fixed_pairs(shipped.task, 4, split="test")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    grid = ablation_grid(model.train(), pairs)
+    grid = ablation_grid(model.train(), shipped.task, pairs)
     try:
         next(grid)
         assert torch.is_grad_enabled()
@@ -129,7 +131,7 @@ def test_a_stopped_grid_leaves_the_model_unchanged(shipped):
     assert_close(dict(model.state_dict()), before, atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("measure", [lambda *given: next(ablation_grid(*given)), mean_head_outputs])
+@pytest.mark.parametrize("measure", [lambda model, pairs: next(ablation_grid(model, TASK, pairs)), mean_head_outputs])
 def test_no_pairs_are_refused(pairs, measure):
     with pytest.raises(ValueError, match="no sequences"):
         measure(transformer(), pairs[:0])
@@ -198,7 +200,7 @@ def path(root):
 
 def read(path, pairs, *, make=gru, **settings) -> list:
     """A grid, measured or from the file; that of a GRU is quick to measure, since it has one head."""
-    return list(cached_grid(path, make(), pairs, **{"step": 5} | settings))
+    return list(cached_grid(path, make(), TASK, pairs, **{"step": 5} | settings))
 
 
 def forbid_measuring(monkeypatch) -> None:
@@ -217,7 +219,7 @@ def test_a_saved_grid_is_not_measured_again(monkeypatch, path, pairs):
 
 
 def test_an_incomplete_grid_is_not_saved(path, pairs):
-    grid = cached_grid(path, transformer(), pairs, step=5)
+    grid = cached_grid(path, transformer(), TASK, pairs, step=5)
     next(grid)
     grid.close()
     assert not path.exists()

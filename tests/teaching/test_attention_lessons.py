@@ -66,7 +66,9 @@ def exact_match(loaded: Trained) -> Callable[[str], float]:
     pairs = fixed_pairs(loaded.task, 500, split="test")
 
     def measure(name: str) -> float:
-        return exact_match_with(loaded.model, pairs, Interventions.parse(loaded.model.heads, ablate=[name]))
+        return exact_match_with(
+            loaded.model, loaded.task, pairs, Interventions.parse(loaded.model.heads, ablate=[name])
+        )
 
     return measure
 
@@ -464,7 +466,9 @@ def test_what_the_heads_of_the_repeater_are_worth(repeater: Trained):
     pairs = fixed_pairs(repeater.task, 500, split="test")
 
     def without(name: str) -> float:
-        return exact_match_with(repeater.model, pairs, Interventions.parse(repeater.model.heads, ablate=[name]))
+        return exact_match_with(
+            repeater.model, repeater.task, pairs, Interventions.parse(repeater.model.heads, ablate=[name])
+        )
 
     assert without("decoder.1") < 0.05
     assert without("decoder.2.1") < 0.5 < 0.98 < without("decoder.2.2")

@@ -66,5 +66,5 @@ def test_freed_memory_is_given_back_around_each_evaluation_and_before_it_is_reco
     changes = {"training.steps": 2, "training.warmup_steps": 1, "training.evaluate_every": 2}
     for event in loop.train(new_state(tiny.with_changes(changes))):
         calls.append(type(event).__name__)
-    evaluation = ["give back", "evaluate", "evaluate", "give back", "EvaluationEvent", "give back"]
+    evaluation = ["give back", "evaluate", "give back", "EvaluationEvent", "give back"]
     assert calls == [*evaluation, "StepEvent", "StepEvent", *evaluation, "EndEvent"]

@@ -5,7 +5,6 @@ from statistics import fmean, median, pstdev
 
 from core.config.counting import percent
 from core.evaluation.accuracy import Evaluation, evaluate
-from core.evaluation.headline import headline_of
 from core.evaluation.outputs import Outputs, decode_padded
 from core.evaluation.produced_tokens import produced_tokens
 from core.evaluation.translation_quality import copying_quality
@@ -42,11 +41,10 @@ def measure(subject: Subject, outputs: Outputs | None = None) -> Evaluation | No
         subject: to examine.
         outputs: the result of ``decode_held_out``, which is called for None.
     """
-    task, outputs = subject.state.task, outputs or decode_held_out(subject)
+    outputs = outputs or decode_held_out(subject)
     if outputs is None:
         return None
-    scored = task if headline_of(task).bleu_tokenizer else None
-    return evaluate(subject.model, outputs.pairs, task=scored, outputs=outputs)
+    return evaluate(subject.model, outputs.pairs, task=subject.state.task, outputs=outputs)
 
 
 def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:

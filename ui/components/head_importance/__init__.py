@@ -71,7 +71,7 @@ class Measurement:
     def cells(self) -> Iterator[AblatedHead]:
         """Yield the cells, measured or from the saved file."""
         model, step = self.loaded.model, self.loaded.step
-        return cached_grid(self.path, model, self.pairs, step=step, ablation=self.ablate_with)
+        return cached_grid(self.path, model, self.loaded.task, self.pairs, step=step, ablation=self.ablate_with)
 
     def values(self) -> Iterator[dict[str, Any]]:
         """Yield the component's value, first empty and then after each measured cell."""

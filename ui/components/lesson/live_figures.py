@@ -245,7 +245,7 @@ def _exact_match(model: Seq2Seq, task: Task, interventions: Interventions) -> fl
         measured = _measured.setdefault(model, {})
         key = str(interventions)
         if key not in measured:
-            measured[key] = exact_match_with(model, fixed_pairs(task, SEQUENCES, split="test"), interventions)
+            measured[key] = exact_match_with(model, task, fixed_pairs(task, SEQUENCES, split="test"), interventions)
         return measured[key]
 
 
