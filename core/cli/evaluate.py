@@ -6,13 +6,15 @@ import time
 from dataclasses import asdict
 from typing import Any
 
+import pandas as pd
+
 from core.cli.arguments import (
     check_sequences,
     format_strategy,
     loaded_run,
     strategy_from,
 )
-from core.config.counting import percent
+from core.config.counting import counted, percent
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
@@ -38,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     loaded = loaded_run(options, options.pairs)
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     started = time.perf_counter()
-    outputs, scores = _decode_unpadded(loaded, pairs, strategy)
+    outputs, steps = _decode_unpadded(loaded, pairs, strategy)
     evaluation = evaluate(loaded.model, pairs, strategy=strategy, task=loaded.task, outputs=outputs)
     seconds = time.perf_counter() - started
     padding = measure_padding_effect(loaded.model, loaded.task, outputs, strategy=strategy)
@@ -59,7 +61,10 @@ def run(options: argparse.Namespace) -> int:
     lengths = input_lengths(pairs)
     _print_run(loaded, strategy, lengths)
     print(f"result          {headline_text(figures)}")
-    _print(loaded, evaluation, padding, scores)
+    _print(loaded, evaluation, padding)
+    if scores := score_recorded_heads(steps):
+        is_same = strategy == GREEDY and steps.sequence.nunique() == len(pairs)
+        _print_attention(loaded, scores, "" if is_same else f" of {counted(steps.sequence.nunique(), 'greedy output')}")
     _print_produced(produced)
     if quality and copying:
         _print_quality(quality, copying)
@@ -86,19 +91,24 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _decode_unpadded(loaded: Trained, pairs: Batch, strategy: Strategy) -> tuple[Outputs, list[HeadScore]]:
-    """Decode pairs without padding, and score the heads, always on greedy outputs; an ensemble has no heads."""
+def _decode_unpadded(loaded: Trained, pairs: Batch, strategy: Strategy) -> tuple[Outputs, pd.DataFrame]:
+    """Decode pairs without padding.
+
+    Returns:
+        The outputs, and the ``step_table`` of the first pairs, always of greedy outputs; empty for an ensemble, which
+        has no heads.
+    """
     model, task = loaded.model, loaded.task
     has_heads = not isinstance(model, Ensemble)
     if has_heads and strategy == GREEDY:
         recorded = decode_recorded(model, task, pairs)
-        return recorded.outputs, score_recorded_heads(recorded.steps)
+        return recorded.outputs, recorded.steps
     # BLEU and error rates read whole outputs; for exact match, the steps of the longest reference are enough.
     is_read_whole = headline_of(task).bleu_tokenizer is not None or task.rate_names is not None
     max_steps = None if is_read_whole else pairs.tgt_out.shape[1]
     outputs = decode_unpadded(model, pairs, strategy=strategy, max_steps=max_steps)
     greedy = decode_recorded(model, task, pairs, only_recorded=True) if has_heads else None
-    return outputs, score_recorded_heads(greedy.steps) if greedy else []
+    return outputs, greedy.steps if greedy else pd.DataFrame()
 
 
 def _print_run(loaded: Trained, strategy: Strategy, lengths: dict[int, int]) -> None:
@@ -116,7 +126,7 @@ def _drawn(loaded: Trained) -> str:
     return f"distinct, held out; training inputs: {loaded.task.sampling}"
 
 
-def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect, scores: list[HeadScore]) -> None:
+def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect) -> None:
     print(
         f"exact match     {percent(evaluation.exact_match, 4):>9}  of {evaluation.sequences} held-out sequences, "
         "free-running, each decoded without padding"
@@ -127,19 +137,29 @@ def _print(loaded: Trained, evaluation: Evaluation, padding: PaddingEffect, scor
     )
     if loaded.task.open_ended:
         print("                           not meaningful here: the task has no single reference answer")
-    counted = "" if loaded.task.scored_tokens == "tokens" else f"of the {loaded.task.scored_tokens}, "
-    print(f"token accuracy  {percent(evaluation.token_accuracy, 4):>9}  {counted}teacher-forced")
+    scored = "" if loaded.task.scored_tokens == "tokens" else f"of the {loaded.task.scored_tokens}, "
+    print(f"token accuracy  {percent(evaluation.token_accuracy, 4):>9}  {scored}teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
     for name, value in evaluation.metrics.items():
         print(f"{name:15} {value:9.4f}  metric of a plugin, of the outputs that exact match counts")
-    if scores:
-        best = best_head_of_layer(scores, max(score.layer for score in scores))
-        kind = "cross" if any(head.block == "cross" for head in loaded.model.heads) else "self"
-        print(
-            f"{kind}-attention of the last layer: head {best.head} puts {percent(best.attention_mass)} of its "
-            f"attention on the correct source token (uniform: {percent(best.uniform_mass)}); its largest "
-            f"weight is there in {percent(best.argmax_accuracy)} of the steps"
-        )
+
+
+def _print_attention(loaded: Trained, scores: list[HeadScore], of: str) -> None:
+    """Print how well the best head of the last layer attends.
+
+    Args:
+        scores: of every head.
+        of: the outputs they were measured on; "" if these are the evaluated ones.
+    """
+    best = best_head_of_layer(scores, max(score.layer for score in scores))
+    blocks = {head.block for head in loaded.model.heads}
+    kind = "cross" if "cross" in blocks else "self"
+    on_source = " on the source" if blocks == {"decoder"} else ""  # such a model also attends to its own output
+    print(
+        f"{kind}-attention of the last layer: head {best.head} puts {percent(best.attention_mass)} of its attention "
+        f"on the correct source token (uniform: {percent(best.uniform_mass)}); its largest weight{on_source} is there "
+        f"in {percent(best.argmax_accuracy)} of the steps{of}"
+    )
 
 
 def _print_quality(quality: TranslationQuality, copying: TranslationQuality) -> None:

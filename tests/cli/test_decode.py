@@ -91,7 +91,12 @@ def test_evaluate_uses_the_decoding_strategy(lab, capsys):
     padded = decode_padded(loaded.model, pairs, strategy=strategy, max_steps=loaded.model.max_seq_len)
     assert result["padding"]["padded"] == padded.exact_match()
     assert "strategy        sample" in output
+    assert " of the steps of 40 greedy outputs\n" in output
     assert "strategy  " not in lab("evaluate", "--sequences", "40")[1]
+    main(["--checkpoints", str(DEFAULT_ROOT), "evaluate", "--run", "induction-shipped", "--sequences", "5"])
+    decoder_only = capsys.readouterr().out
+    assert "its largest weight on the source is there in " in decoder_only
+    assert decoder_only.count("of the steps\n") == 1  # those of the evaluated outputs
 
 
 @pytest.mark.parametrize(

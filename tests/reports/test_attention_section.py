@@ -12,6 +12,7 @@ from core.reports.report import measure
 from core.reports.report.attention_section import answer_questions
 from core.reports.report.measurements import ReportMeasurements, TrainingTargets
 from core.text.vocab import EOS_ID
+from tests.support.scripted_models import decoder_only
 
 
 def test_the_four_questions_are_answered_from_the_steps(tiny, task, pairs):
@@ -114,3 +115,10 @@ def test_first_and_last_steps_are_reported_separately():
     assert answered.table[1][:3] == ["first", "50.0 %", "100 %"]
     assert answered.table[4][:3] == ["EOS", "–", "–"]
     assert "the largest weight is: 100 % on EOS" in answered.sentences[1]
+
+
+def test_weights_of_a_model_that_reads_its_own_output_are_said_to_be_those_on_the_input(tiny, task, pairs):
+    for model, says_so in ((decoder_only(), True), (build_model(tiny.model, task, torch.Generator()), False)):
+        measured = measure(model, task, pairs)
+        first = answer_questions(measured)[0].sentences[0]
+        assert ("those of the weights on the input" in first) == says_so

@@ -22,6 +22,10 @@ SHARED_WORDS = (
     "In a translation only the words that input and output share have a correct source token: numbers, identifiers and "
     "names that occur once on each side."
 )
+ONLY_SOURCE = (
+    "This model reads its input and its own output with the same heads. The largest weight and the entropy are those "
+    "of the weights on the input."
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ def answer_questions(measurements: ReportMeasurements) -> list[Answer]:
     steps = measurements.steps[(measurements.steps.layer == head.layer) & (measurements.steps["head"] == head.head)]
     aligned = steps[steps.gold_column >= 0]
     pattern, alignment = _pattern(head, aligned, steps), _alignment(measurements, aligned)
+    if measurements.reads_output:
+        pattern = replace(pattern, sentences=[ONLY_SOURCE, *pattern.sentences])
     if measurements.has_subwords:  # a translation is not right or wrong token by token
         return [replace(pattern, sentences=[SHARED_WORDS, *pattern.sentences]), alignment]
     return [pattern, alignment, _usefulness(measurements, aligned), _first_and_last_steps(measurements, steps)]

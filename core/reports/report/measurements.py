@@ -47,6 +47,7 @@ class ReportMeasurements:
         quality, copying: BLEU and chrF of the outputs in ``sequences``, and of copying the sources; None if the task's
             answers have no BLEU.
         token_error_rate: edits to the nearest references per token of them; None unless it is one of those figures.
+        reads_output: whether the model also attends to its own output in the steps, as a decoder-only model does.
         has_subwords: whether the tokens are subwords; the gold alignment then consists of the words on both sides.
     """
 
@@ -59,6 +60,7 @@ class ReportMeasurements:
     quality: TranslationQuality | None = None
     copying: TranslationQuality | None = None
     token_error_rate: float | None = None
+    reads_output: bool = False
     has_subwords: bool = False
 
     @property
@@ -119,6 +121,7 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch, *, free_running_loss: bool
         recorded.outputs.quality(task),
         copying_quality(task, pairs),
         rates.token_rate if rates else None,
+        reads_output={head.block for head in model.heads} == {"decoder"},
         has_subwords=task.subwords is not None,
     )
 
