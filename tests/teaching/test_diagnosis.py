@@ -297,7 +297,7 @@ def test_gradients_are_compared_by_layer_however_deep_it_is(bug: str | None):
     wrapper.forward = wrapper.model.forward
     found = derivatives(plain.training_loss, wrapper)
     assert found.light == ("amber" if bug else "green")
-    assert not bug or "gradients of model, model.encoder.layers.0 are not the derivatives" in found.sentence
+    assert not bug or "gradients of embedding, encoder.layers.0 are not the derivatives" in found.sentence
 
 
 def test_an_embedding_whose_padding_is_not_trained_is_not_detached():
@@ -671,6 +671,9 @@ def test_a_model_may_be_called_by_the_names_of_its_arguments(wrap):
     examination = diagnose(wrap(ByName()), *plain.make_batch(), **IDS)
     assert examination.ok
     assert {finding(examination, each).light for each in ("causal leak", "source order", "gradients")} == {"green"}
+    assert " by part: " in (sentence := finding(examination, "gradients").sentence)
+    assert "encoder.layers.0 " in sentence
+    assert "module" not in sentence
 
 
 CALLS = {  # of the model in the loss: the call, the checks that fail, and those that are not made

@@ -155,8 +155,8 @@ def check_derivatives(model: nn.Module, loss: Callable[[], torch.Tensor]) -> Fin
     trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
     gradients = torch.autograd.grad(loss(), list(trained.values()), allow_unused=True)
     parts: dict[str, list[tuple[torch.Tensor, torch.Tensor | None]]] = {}  # no gradient is one of 0
-    for (path, parameter), gradient in zip(trained.items(), gradients, strict=True):
-        parts.setdefault(_part(path), []).append((parameter, gradient))
+    for parameter, gradient, part in zip(trained.values(), gradients, _parts(list(trained)), strict=True):
+        parts.setdefault(part, []).append((parameter, gradient))
     generator = torch.Generator().manual_seed(0)
     fixed = {
         id(module.weight): module.padding_idx
@@ -314,8 +314,7 @@ def _is_table(parameter: torch.Tensor) -> bool:
 def _norms_by_part(norms: dict[str, float]) -> dict[str, float]:
     """Return the gradient norm of each layer, and of every outermost module without its layers."""
     parts: dict[str, float] = {}
-    for name, norm in norms.items():
-        part = _part(name)
+    for norm, part in zip(norms.values(), _parts(list(norms)), strict=True):
         parts[part] = math.hypot(parts.get(part, 0.0), norm)
     return parts
 
@@ -328,8 +327,18 @@ def _shown(norms: dict[str, float]) -> dict[str, float]:
     return {part: norms[part] for part in (*by_size[: LISTED // 2], *by_size[-LISTED // 2 :])}
 
 
-def _part(path: str) -> str:
-    """Return the layer that a parameter belongs to, or its outermost module if that is in no list of layers."""
-    names = path.split(".")
-    number = next((at for at, name in enumerate(names) if name.isdigit()), 0)
-    return ".".join(names[: number + 1])
+def _parts(paths: list[str]) -> list[str]:
+    """Return the layer that each parameter belongs to, or its outermost module if that is in no list of layers.
+
+    Modules around all of them, such as those of ``torch.compile`` and ``DistributedDataParallel``, are left out.
+    """
+    names = [path.split(".") for path in paths]
+    modules = [each[:-1] for each in names]
+    levels = zip(*modules, strict=False)
+    around = next((at for at, level in enumerate(levels) if len({*level}) > 1), min(map(len, modules), default=0))
+    parts = []
+    for each in names:
+        inner = each[around:]
+        number = next((at for at, name in enumerate(inner) if name.isdigit()), 0)
+        parts.append(".".join(inner[: number + 1]))
+    return parts
