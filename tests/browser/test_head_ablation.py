@@ -147,7 +147,7 @@ def test_the_most_important_heads_are_those_without_which_exact_match_is_lowest(
     )
 
 
-def made_up_grid(intact: float, without: dict[str, float], path, model, pairs, **settings) -> Iterator[AblatedHead]:
+def made_up_grid(intact: float, without: dict[str, float], path, model, *given, **settings) -> Iterator[AblatedHead]:
     for block, layer, head in grid_cells(model.heads):
         share = without.get(f"{block}.{layer}.{head}" if head else f"{block}.{layer}", intact)
         yield AblatedHead(block=block, layer=layer, head=head, exact_match=share, intact=intact)
@@ -157,7 +157,7 @@ def check_that_measuring_is_cancelled_between_heads(page: Page, monkeypatch: pyt
     """Cancel the measurement of all heads; the head in progress is the last."""
     measured = []
 
-    def slowly(path, model, pairs, **settings) -> Iterator[AblatedHead]:
+    def slowly(path, model, task, pairs, **settings) -> Iterator[AblatedHead]:
         for block, layer, head in grid_cells(model.heads):
             time.sleep(0.3)
             measured.append((block, layer, head))
