@@ -9,14 +9,29 @@ export function formatNumber(value) {
   return size >= 0.001 ? value.toPrecision(3) : value.toExponential(1);
 }
 
-/** A fraction as a percentage; 0 % and 100 % only if exact. */
+/** A fraction as a percentage, as `percent` of core/config/counting.py writes it: 0 % and 100 % only if exact. */
 export function formatPercent(fraction, digits = 1) {
   if (fraction == null || !Number.isFinite(fraction)) return "–";
-  const least = 10 ** -digits;
-  const percent = fraction * 100;
-  if (percent > 0 && percent < least) return "<" + least.toFixed(digits) + " %";
-  if (percent < 100 && percent > 100 - least) return ">" + (100 - least).toFixed(digits) + " %";
-  return (percent === 0 || percent === 100 ? String(percent) : percent.toFixed(digits)) + " %";
+  if (fraction === 0 || fraction === 1) return 100 * fraction + " %";
+  const percent = 100 * fraction;
+  const finest = 10 ** -(digits + 1);
+  if (percent > 0 && percent < finest) return "< " + finest.toFixed(digits + 1) + " %";
+  if (percent < 100 && percent >= 100 - finest) return "> " + (100 - finest).toFixed(digits + 1) + " %";
+  if (percent > 0 && percent < 10 * finest) return fixed(percent, digits + 1) + " %";
+  const rounded = fixed(percent, digits);
+  if (percent > 100 || Number(rounded) < 100) return rounded + " %";
+  return (Math.floor(fraction * 10 ** (digits + 3)) / 10 ** (digits + 1)).toFixed(digits + 1) + " %";
+}
+
+const rounding = new Map(); // by number of digits
+
+/** A number with a fixed number of digits, rounded as Python does: of two equally near, to the even one. */
+function fixed(value, digits) {
+  if (!rounding.has(digits)) {
+    const options = { minimumFractionDigits: digits, maximumFractionDigits: digits, roundingMode: "halfEven", useGrouping: false };
+    rounding.set(digits, new Intl.NumberFormat("en", options));
+  }
+  return rounding.get(digits).format(value);
 }
 
 /** Two fractions as percentages, with as many digits as it takes to tell different ones apart, at most six. */
