@@ -100,7 +100,11 @@ def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
     except FileNotFoundError as error:
         raise ModelImportError(f"{file.name} is missing") from error
     except (OSError, SafetensorError, RuntimeError, ValueError, EOFError) as error:
-        raise ModelImportError(f"{file.name} cannot be read: {str(error)[:200] or 'it is empty or cut off'}") from error
+        # The libraries' own sentences speak of archives, headers and seeks.
+        reason = "it is empty, damaged or cut off"
+        if isinstance(error, OSError) and error.filename is not None:
+            reason = str(error.strerror)
+        raise ModelImportError(f"{file.name} cannot be read: {reason}") from error
     except Exception as error:  # weights_only raises pickle's own error for what is not tensors
         raise ModelImportError(
             f"{file.name} has no tensors, or holds more than tensors, and nothing else is loaded; "

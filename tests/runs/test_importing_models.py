@@ -189,9 +189,13 @@ def test_damaged_files_are_named(tmp_path):
     (folder / "model.safetensors").write_bytes(b"x" * 100)
     with pytest.raises(LabError, match=r"model\.safetensors cannot be read"):
         import_model(tmp_path / "runs", folder)
-    (tmp_path / "model.pt").touch()
-    with pytest.raises(LabError, match=r"model\.pt cannot be read: it is empty or cut off"):
-        import_model(tmp_path / "runs", tmp_path / "model.pt")
+    for zipped in (True, False):
+        torch.save({"weight": torch.zeros(300, 300)}, tmp_path / "model.pt", _use_new_zipfile_serialization=zipped)
+        content = (tmp_path / "model.pt").read_bytes()
+        for kept in (0, len(content) // 2, len(content) - 100):
+            (tmp_path / "model.pt").write_bytes(content[:kept])
+            with pytest.raises(LabError, match=r"^model\.pt cannot be read: it is empty, damaged or cut off$"):
+                import_model(tmp_path / "runs", tmp_path / "model.pt")
     (folder / "model.safetensors").unlink()
     with pytest.raises(LabError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
         import_model(tmp_path / "runs", folder)
