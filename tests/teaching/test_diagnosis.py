@@ -840,8 +840,20 @@ class Weighed(model_styles.Attention):
         ),
         (
             lambda scores, mask: scores.masked_fill(~mask, 1e-9).softmax(dim=-1),
+            "the causal mask sets their scores to a number not low enough",
+            "the padding mask is missing, or sets scores to a number not low enough",
+            ["pad-attended-to"],
+        ),
+        (
+            lambda scores, mask: scores.masked_fill(~mask, -1e9).softmax(dim=-1).softmax(dim=-1),
+            "a softmax is applied to weights that are masked",
+            "a softmax is applied to weights that are masked",
+            [],
+        ),
+        (
+            lambda scores, mask: (scores + 0 * mask).softmax(dim=-1),
             "the causal mask is missing",
-            "the padding mask is missing",
+            "the padding mask is missing.",
             ["no-causal-mask", "pad-attended-to"],
         ),
         (

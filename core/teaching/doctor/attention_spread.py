@@ -9,6 +9,7 @@ from core.models.seq2seq import Block
 
 ROUNDING = 1e-9  # of equal weights
 SUM_WITHIN = 1e-3  # of 1
+SOFTMAX_ROUNDING = 1e-3  # of the sum of weights computed back from their softmax
 VISIBLE = 1e-6  # a smaller weight is rounding, or a mask of -10,000
 
 
@@ -25,6 +26,9 @@ class Ahead:
         heads: numbers of heads: those that attend to later tokens, and all of the same calls.
         is_uniform: whether every position that attends to later tokens attends to all tokens alike, as it does where a
             mask of large negative scores hides all of them.
+        is_alike: whether the later tokens that such a position attends to have the same weight, as where a mask sets
+            their scores to one number.
+        is_softmax_again: whether the weights are the softmax of weights that were 0 at later tokens.
     """
 
     later: float
@@ -34,6 +38,8 @@ class Ahead:
     farthest: int
     heads: tuple[int, int]
     is_uniform: bool
+    is_alike: bool
+    is_softmax_again: bool
 
 
 def attention_ahead(calls: list[AttentionCall], is_real: torch.Tensor) -> Ahead | None:
@@ -61,7 +67,9 @@ def attention_ahead(calls: list[AttentionCall], is_real: torch.Tensor) -> Ahead 
     by_head = [_by_head(each.triu(1).sum(dim=-1)) for each in maps]
     leaks = [each > VISIBLE for each in by_head if bool((each > VISIBLE).any())]
     heads = sum(int(each.sum()) for each in leaks), sum(map(len, leaks))
-    return Ahead(later, used, earlier, max(reach, default=0), farthest, heads, is_uniform)
+    is_alike = farthest > 1 and all(_are_alike(each, torch.ones_like(each, dtype=torch.bool).triu(1)) for each in maps)
+    is_again = all(map(_is_softmax_of_weights, leaking))
+    return Ahead(later, used, earlier, max(reach, default=0), farthest, heads, is_uniform, is_alike, is_again)
 
 
 def _mean_on_earlier(weights: torch.Tensor, is_real: torch.Tensor) -> float:
@@ -85,15 +93,43 @@ def attention_to_end(
         applied: count what multiplies the values in place of the weights.
     """
     masses: dict[Block, torch.Tensor] = {}
-    for call in calls if _are_normalized(calls) else []:
-        num_queries, num_keys = call.weights.shape[-2:]
-        reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
-        if call.block and reads_source:  # a decoder that reads the source has it before the target
-            weights = _applied(call) if applied else _finite(call.weights)
-            by_head = _by_head(weights[..., length - num_last : length].sum(dim=-1))
-            if call.block not in masses or by_head.mean() > masses[call.block].mean():
-                masses[call.block] = by_head
+    for call in _reading_source(calls, length) if _are_normalized(calls) else []:
+        weights = _applied(call) if applied else _finite(call.weights)
+        by_head = _by_head(weights[..., length - num_last : length].sum(dim=-1))
+        if call.block and (call.block not in masses or by_head.mean() > masses[call.block].mean()):
+            masses[call.block] = by_head
     return masses
+
+
+def how_to_end(calls: list[AttentionCall], length: int, num_last: int) -> tuple[bool, bool]:
+    """Return ``is_alike`` and ``is_softmax_again`` of the weights on the last source tokens; see ``Ahead``."""
+    attending = []
+    for weights in (_finite(call.weights) for call in _reading_source(calls, length)):
+        is_last = torch.zeros_like(weights, dtype=torch.bool)
+        is_last[..., length - num_last : length] = True
+        if bool((weights[is_last] > VISIBLE).any()):
+            attending.append((weights, is_last))
+    is_alike = num_last > 1 and all(_are_alike(*each) for each in attending)
+    return is_alike, all(_is_softmax_of_weights(weights.flatten(0, -2)) for weights, _ in attending)
+
+
+def _reading_source(calls: list[AttentionCall], length: int) -> list[AttentionCall]:
+    """Return the calls whose keys are the source; a decoder that reads it has it before the target."""
+    sizes = [(call, *call.weights.shape[-2:]) for call in calls if call.block]
+    return [call for call, rows, keys in sizes if keys == (length + rows if call.block == "decoder" else length)]
+
+
+def _are_alike(weights: torch.Tensor, among: torch.Tensor) -> bool:
+    """Whether in every row the visible weights of those marked, both (…, K), are the same."""
+    seen = among & (weights > VISIBLE)
+    largest, least = weights.masked_fill(~seen, 0).amax(dim=-1), weights.masked_fill(~seen, 1).amin(dim=-1)
+    return bool((largest - least)[seen.any(dim=-1)].abs().lt(ROUNDING).all())
+
+
+def _is_softmax_of_weights(rows: torch.Tensor) -> bool:
+    """Whether rows (N, K) are the softmax of weights that sum to 1 and are 0 at some key, which then has the least."""
+    sums = (rows / rows.amin(dim=-1, keepdim=True)).log().sum(dim=-1)
+    return bool(((sums - 1).abs() < SOFTMAX_ROUNDING).all())
 
 
 def _by_head(rows: torch.Tensor) -> torch.Tensor:

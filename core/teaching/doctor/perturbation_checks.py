@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from core.config.counting import percent
 from core.models.seq2seq import Block
-from core.teaching.doctor.attention_spread import VISIBLE, attention_ahead, attention_to_end
+from core.teaching.doctor.attention_spread import VISIBLE, Ahead, attention_ahead, attention_to_end, how_to_end
 from core.teaching.doctor.black_box import BlackBox, NotCheckableError, how_far, largest_change
 from core.teaching.doctor.finding import Finding, not_checked
 
@@ -18,6 +18,7 @@ NUM_PAD = 3  # tokens appended
 NEARLY_ALL = 0.99  # of the attention
 TRIES = 3  # other inputs that may show that a token is not masked
 WEAK = 0.01  # of the attention: less is left where a mask is there but too weak, such as -8
+AGAIN = ", because a softmax is applied to weights that are masked: they are then above 0 everywhere."
 LATE = " in the softmax, and none after it: mask the scores before the softmax, whose sum has all tokens in it."
 CONSTANT = "the logits of all positions are the same, as from an output layer that is initialized to zero."
 BLOCKS: dict[Block, str] = {
@@ -94,10 +95,18 @@ def _leak(subject: BlackBox, change: float) -> Finding:
             "instead of transpose, or a softmax over the wrong axis."
         )
         return Finding(name, "red", sentence, change)
+    return _attended_ahead(sentence, change, ahead)
+
+
+def _attended_ahead(sentence: str, change: float, ahead: Ahead) -> Finding:
+    """Return the finding of later tokens that are attended to; ``sentence`` is its beginning."""
+    name = "causal leak"
     share = percent(ahead.later, 0) if ahead.later >= WEAK else f"{ahead.later:.2g}"
     sentence += f": {share} of the decoder's self-attention is on later tokens"
     if ahead.applied <= VISIBLE:
         return Finding(name, "red", sentence + LATE, change)
+    if ahead.is_softmax_again:
+        return Finding(name, "red", sentence + AGAIN, change)
     if ahead.is_uniform:
         sentence += ", of positions that attend to all tokens alike, as if a mask hid all tokens from them."
         return Finding(name, "red", sentence, change)
@@ -111,6 +120,9 @@ def _leak(subject: BlackBox, change: float) -> Finding:
         return Finding(name, "red", sentence, change)
     if ahead.later < WEAK:
         return Finding(name, "red", sentence + ", the causal mask is too weak.", change)
+    if ahead.is_alike:
+        sentence += ", all of a row alike: the causal mask sets their scores to a number not low enough."
+        return Finding(name, "red", sentence, change)
     return Finding(name, "red", sentence + ", the causal mask is missing.", change, "no-causal-mask")
 
 
@@ -136,7 +148,8 @@ def check_pad_influence(subject: BlackBox) -> Finding:
     masses = {block: mass.mean().item() for block, mass in by_head.items()}
     if max(masses.values(), default=0.0) > VISIBLE:
         applied = max(mass.mean().item() for mass in applied_by_head.values())
-        return _pad_attended_to(sentence, change, masses, applied, by_head)
+        how = how_to_end(calls, padded.shape[1], num_pad)
+        return _pad_attended_to(sentence, change, masses, applied, by_head, how)
     if subject.final_state_changes(src, padded):
         sentence += ", although PAD gets no attention: the encoder's final state is the one after the PAD."
         return Finding(name, "red", sentence, change, "encoder-over-pad")
@@ -151,7 +164,12 @@ def check_pad_influence(subject: BlackBox) -> Finding:
 
 
 def _pad_attended_to(
-    sentence: str, change: float, masses: dict[Block, float], applied: float, by_head: dict[Block, torch.Tensor]
+    sentence: str,
+    change: float,
+    masses: dict[Block, float],
+    applied: float,
+    by_head: dict[Block, torch.Tensor],
+    how: tuple[bool, bool],
 ) -> Finding:
     """Return the finding of PAD that is attended to.
 
@@ -161,6 +179,7 @@ def _pad_attended_to(
         masses: the fraction of each block's attention that PAD gets.
         applied: likewise of what multiplies the values, in the block where it is largest.
         by_head: the fraction of each head, (H,), of the blocks.
+        how: the result of ``how_to_end``.
     """
     name = "PAD influence"
     is_weak = max(masses.values()) < WEAK
@@ -168,6 +187,9 @@ def _pad_attended_to(
     sentence += ": PAD gets " + " and ".join(f"{share} of {BLOCKS[block]}" for block, share in shares.items())
     if applied <= VISIBLE:
         return Finding(name, "red", sentence + LATE, change)
+    is_alike, is_softmax_again = how
+    if is_softmax_again:
+        return Finding(name, "red", sentence + AGAIN, change)
     if is_weak:
         return Finding(name, "red", sentence + ", the padding mask is too weak, or missing.", change)
     reading = [block for block, mass in masses.items() if mass >= WEAK]
@@ -177,6 +199,9 @@ def _pad_attended_to(
         return Finding(name, "red", f"{sentence}, all from {listed}. Check the padding mask of these heads.", change)
     if all(masses[block] > NEARLY_ALL for block in reading):
         return Finding(name, "red", sentence + ", the padding mask is inverted.", change, "pad-attended-to")
+    if is_alike:  # tokens of PAD that have no position are alike too
+        sentence += ", all of a row alike: the padding mask is missing, or sets scores to a number not low enough."
+        return Finding(name, "red", sentence, change, "pad-attended-to")
     state = ", the padding mask is missing."
     if len(reading) < len(masses):
         state = f": only {' and '.join(BLOCKS[block] for block in reading)} has no padding mask"
