@@ -625,6 +625,25 @@ def test_labels_are_read_by_the_sign_of_the_gradient_or_not_at_all(loss, failed:
         assert finding(examination, check).light == light
 
 
+@pytest.mark.parametrize(
+    "divided",
+    [
+        lambda logits: logits.mT.reshape(logits.shape),  # (B, V, T), flattened as if it were (B, T, V)
+        lambda logits: logits.reshape(logits.mT.shape).mT,  # (B, T, V), viewed as (B, V, T)
+    ],
+)
+def test_a_loss_that_mixes_the_logits_of_positions_by_view_or_reshape_fails(divided):
+    def loss(forward, src, tgt):
+        logits = divided(forward(src, tgt[:, :-1]))
+        return F.cross_entropy(logits.flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=plain.PAD)
+
+    torch.manual_seed(0)
+    examination = diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss)
+    assert [each.check for each in examination.failed] == ["logits"]
+    assert "divides them anew by view or reshape" in finding(examination, "logits").sentence
+    assert finding(examination, "tokens in the loss").light == "gray"
+
+
 @pytest.mark.parametrize(("bug", "checks"), [(None, []), ("no-residual", ["residual connections"])])
 def test_a_model_of_the_lab_is_checked_at_its_hook_points(tiny: Preset, bug: BugName | None, checks: list[str]):
     state = new_state(tiny.with_bug(bug))

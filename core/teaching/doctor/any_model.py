@@ -33,7 +33,7 @@ from core.teaching.doctor.black_box import (
     largest_change,
     lengths,
 )
-from core.teaching.doctor.loss_trace import ConstantLogits, LossTrace
+from core.teaching.doctor.loss_trace import ConstantLogits, LossTrace, positions_are_mixed
 
 FEW = 8  # number of pairs for checks that need only a few
 NUM_PAD = 3  # tokens appended to a source if the maximum length is unknown
@@ -296,8 +296,10 @@ class AnyModel(BlackBox):
             NotCheckableError: the loss is not a number computed from the logits.
         """
         src, tgt_in = self.call.ids_in(seen.arguments, len(self._given))
-        gradient = self.turned(seen.gradient())
-        return LossTrace.of(seen.loss.item(), gradient, self.special.tgt_pad, src=src, tgt_in=tgt_in)
+        gradient, loss, pad = seen.gradient(), seen.loss.item(), self.special.tgt_pad
+        return LossTrace.of(
+            loss, self.turned(gradient), pad, src=src, tgt_in=tgt_in, is_mixed=positions_are_mixed(gradient)
+        )
 
     def turned(self, tensor: torch.Tensor) -> torch.Tensor:
         """Convert a tensor from the model's layout to batch first, or back."""

@@ -102,6 +102,12 @@ class LossChecks:
             return Finding(name, "green", f"{sentence}, as its loss expects.")
         if self.trace is None:
             return not_checked(name, self.no_trace)
+        if self.trace.is_mixed:
+            sentence = (
+                "The loss takes logits of several positions for those of one: it divides them anew by view or reshape, "
+                "where it needs transpose."
+            )
+            return Finding(name, "red", sentence)
         is_log = torch.allclose(logits.logsumexp(dim=-1), torch.zeros_like(sums), atol=1e-3)
         if not self.trace.takes_logits and not is_log:
             return Finding(name, "red", "The model returns logits, but the loss expects probabilities or their logs.")
@@ -217,6 +223,8 @@ class LossChecks:
             )
             return Finding(name, "amber", sentence, self.hidden)
         trace = self._traced()
+        if trace.is_mixed:
+            return not_checked(name, NO_LABELS)
         targets, gradient = self.subject.targets, trace.gradient
         if gradient.shape[1] == targets.shape[1] + 1 and not gradient[:, -1].any():
             gradient = gradient[:, :-1]  # the model has read the last token too, which nothing follows

@@ -30,6 +30,7 @@ class LossTrace:
         takes_logits: whether the loss normalizes over the vocabulary itself, as ``nn.CrossEntropyLoss`` does.
         uniform: the loss if all tokens are equally likely everywhere.
         rises: whether the loss rises where a label becomes more likely.
+        is_mixed: whether the loss takes logits of several positions for those of one.
     """
 
     src: torch.Tensor | None
@@ -39,10 +40,18 @@ class LossTrace:
     takes_logits: bool
     uniform: float
     rises: bool
+    is_mixed: bool
 
     @classmethod
     def of(
-        cls, loss: float, gradient: torch.Tensor, pad: int, *, src: torch.Tensor | None, tgt_in: torch.Tensor | None
+        cls,
+        loss: float,
+        gradient: torch.Tensor,
+        pad: int,
+        *,
+        src: torch.Tensor | None,
+        tgt_in: torch.Tensor | None,
+        is_mixed: bool,
     ) -> Self:
         """Return what the gradient (B, T, V) of a loss at constant logits shows; PAD of targets is ``pad``.
 
@@ -62,6 +71,7 @@ class LossTrace:
             takes_logits=bool((gradient > 0).any() and (gradient < 0).any()),
             uniform=loss,
             rises=bool(at_label.numel()) and bool((at_label > 0).all()),
+            is_mixed=is_mixed,
         )
 
 
@@ -150,6 +160,20 @@ def _with_logits(output: Any, logits: torch.Tensor) -> Any:
     else:
         output.logits = logits
     return output
+
+
+def positions_are_mixed(gradient: torch.Tensor) -> bool:
+    """Return whether a gradient (B, T, V), or (T, B, V), shows labels only as ``view`` or ``reshape`` divide it anew.
+
+    So it is if a loss takes (B, T, V) for (B, V, T), or the other way, where it should have transposed them.
+    """
+    if _labels(gradient)[1]:
+        return False
+    end = int((gradient != 0).any(dim=-1).any(dim=0).nonzero().max()) + 1  # a language model's last logits are cut off
+    gradient = gradient[:, :end]
+    first, second, size = gradient.shape
+    divided = gradient.mT.reshape(first, second, size), gradient.reshape(first, size, second).mT
+    return any(_labels(each)[1] for each in divided)
 
 
 def _labels(gradient: torch.Tensor) -> tuple[torch.Tensor, bool]:
