@@ -626,21 +626,21 @@ def test_labels_are_read_by_the_sign_of_the_gradient_or_not_at_all(loss, failed:
 
 
 @pytest.mark.parametrize(
-    "divided",
+    "reshaped",
     [
         lambda logits: logits.mT.reshape(logits.shape),  # (B, V, T), flattened as if it were (B, T, V)
         lambda logits: logits.reshape(logits.mT.shape).mT,  # (B, T, V), viewed as (B, V, T)
     ],
 )
-def test_a_loss_that_mixes_the_logits_of_positions_by_view_or_reshape_fails(divided):
+def test_a_loss_that_mixes_the_logits_of_positions_by_view_or_reshape_fails(reshaped):
     def loss(forward, src, tgt):
-        logits = divided(forward(src, tgt[:, :-1]))
+        logits = reshaped(forward(src, tgt[:, :-1]))
         return F.cross_entropy(logits.flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=plain.PAD)
 
     torch.manual_seed(0)
     examination = diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss)
     assert [each.check for each in examination.failed] == ["logits"]
-    assert "divides them anew by view or reshape" in finding(examination, "logits").sentence
+    assert "calls view or reshape where it needs transpose" in finding(examination, "logits").sentence
     assert finding(examination, "tokens in the loss").light == "gray"
 
 
@@ -859,8 +859,8 @@ class Weighed(model_styles.Attention):
         ),
         (
             lambda scores, mask: scores.masked_fill(~mask, 1e-9).softmax(dim=-1),
-            "the causal mask sets their scores to a number not low enough",
-            "the padding mask is missing, or sets scores to a number not low enough",
+            "the causal mask sets their scores to a number that is too high",
+            "the padding mask is missing, or sets scores to a number that is too high",
             ["pad-attended-to"],
         ),
         (

@@ -104,8 +104,8 @@ class LossChecks:
             return not_checked(name, self.no_trace)
         if self.trace.is_mixed:
             sentence = (
-                "The loss takes logits of several positions for those of one: it divides them anew by view or reshape, "
-                "where it needs transpose."
+                "The loss compares the logits of several positions as if they were those of one: it calls view or "
+                "reshape where it needs transpose."
             )
             return Finding(name, "red", sentence)
         is_log = torch.allclose(logits.logsumexp(dim=-1), torch.zeros_like(sums), atol=1e-3)

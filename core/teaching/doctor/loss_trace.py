@@ -163,17 +163,17 @@ def _with_logits(output: Any, logits: torch.Tensor) -> Any:
 
 
 def positions_are_mixed(gradient: torch.Tensor) -> bool:
-    """Return whether a gradient (B, T, V), or (T, B, V), shows labels only as ``view`` or ``reshape`` divide it anew.
+    """Return whether a gradient (B, T, V), or (T, B, V), shows labels only after ``reshape``.
 
-    So it is if a loss takes (B, T, V) for (B, V, T), or the other way, where it should have transposed them.
+    This is the case if a loss reshapes (B, T, V) to (B, V, T), or (B, V, T) to (B, T, V), in place of transposing.
     """
     if _labels(gradient)[1]:
         return False
     end = int((gradient != 0).any(dim=-1).any(dim=0).nonzero().max()) + 1  # a language model's last logits are cut off
     gradient = gradient[:, :end]
     first, second, size = gradient.shape
-    divided = gradient.mT.reshape(first, second, size), gradient.reshape(first, size, second).mT
-    return any(_labels(each)[1] for each in divided)
+    reshaped = gradient.mT.reshape(first, second, size), gradient.reshape(first, size, second).mT
+    return any(_labels(each)[1] for each in reshaped)
 
 
 def _labels(gradient: torch.Tensor) -> tuple[torch.Tensor, bool]:

@@ -121,7 +121,9 @@ def _attended_ahead(sentence: str, change: float, ahead: Ahead) -> Finding:
     if ahead.later < WEAK:
         return Finding(name, "red", sentence + ", the causal mask is too weak.", change)
     if ahead.is_alike:
-        sentence += ", all of a row alike: the causal mask sets their scores to a number not low enough."
+        sentence += (
+            ", and all of a row get the same weight: the causal mask sets their scores to a number that is too high."
+        )
         return Finding(name, "red", sentence, change)
     return Finding(name, "red", sentence + ", the causal mask is missing.", change, "no-causal-mask")
 
@@ -200,7 +202,8 @@ def _pad_attended_to(
     if all(masses[block] > NEARLY_ALL for block in reading):
         return Finding(name, "red", sentence + ", the padding mask is inverted.", change, "pad-attended-to")
     if is_alike:  # tokens of PAD that have no position are alike too
-        sentence += ", all of a row alike: the padding mask is missing, or sets scores to a number not low enough."
+        sentence += ", and all of a row get the same weight: the padding mask is missing, or sets scores to a number "
+        sentence += "that is too high."
         return Finding(name, "red", sentence, change, "pad-attended-to")
     state = ", the padding mask is missing."
     if len(reading) < len(masses):
