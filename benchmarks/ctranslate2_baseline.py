@@ -24,8 +24,11 @@ from core.text.vocab import BOS, EOS, PAD, UNK
 SPECIAL = [PAD, BOS, EOS, UNK]
 
 
-def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
-    """Convert a model to CTranslate2's, in float32 and on one thread; tokens are named by ``_names``.
+def to_ctranslate2(model: Transformer, precision: str = "float32") -> ctranslate2.Translator:
+    """Convert a model to CTranslate2's, on one thread; tokens are named by ``_names``.
+
+    Args:
+        precision: "float32", or "int8" for 8-bit products.
 
     Raises:
         InputError: the model has relative positions, windowed or linear attention, scores scaled by the length or a
@@ -86,7 +89,7 @@ def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
         path.mkdir()
         spec.validate()
         spec.save(str(path))
-        return ctranslate2.Translator(str(path), compute_type="float32", inter_threads=1, intra_threads=1)
+        return ctranslate2.Translator(str(path), compute_type=precision, inter_threads=1, intra_threads=1)
 
 
 def translate(

@@ -1,8 +1,8 @@
 """``bench translate``: sentences per second of ``translate``, compared with CTranslate2 with the same weights.
 
-Both decode ids on one thread in float32, greedily and with a beam without length penalty, which the two define
-differently. Each batches the sources in its own way, or both take batches of the same numbers of sources. Times are
-processor time, which other programs affect less.
+Both decode ids on one thread, in float32 or with 8-bit products, greedily and with a beam without length penalty, which
+the two define differently. Each batches the sources in its own way, or both take batches of the same numbers of
+sources. Times are processor time, which other programs affect less.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from benchmarks.interleaved_timing import median_ratio, time_interleaved
 from core.config.counting import percent
 from core.generation import Beam, Greedy, Strategy
 from core.generation.translation import decode_sources
+from core.models.int8 import int8_copy
 from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Runs
@@ -63,8 +64,11 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         f"beam {options.beam_size}": Beam(beam_size=options.beam_size, length_penalty=0),
     }
     speeds = []
-    print(f"{len(sources)} sentences, 1 thread, float32, processor time, medians of {options.rounds} rounds")
-    for speed in measure(model, sources, strategies, options.batch_sizes or [None], rounds=options.rounds):
+    precision = "int8" if options.int8 else "float32"
+    print(f"{len(sources)} sentences, 1 thread, {precision}, processor time, medians of {options.rounds} rounds")
+    for speed in measure(
+        model, sources, strategies, options.batch_sizes or [None], rounds=options.rounds, precision=precision
+    ):
         speeds.append(speed)
         batches = "own batches" if speed.batch_size is None else f"batches of {speed.batch_size}"
         print(
@@ -76,7 +80,12 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
             print("; to compare with CTranslate2: pip install -c requirements-extras.txt -e '.[parity]'")
         else:
             print(f", {speed.ratio:.2f} × CTranslate2; {percent(speed.same)} have the same tokens", flush=True)
-    return {"run": options.run, "sentences": len(sources), "strategies": [asdict(speed) for speed in speeds]}
+    return {
+        "run": options.run,
+        "sentences": len(sources),
+        "precision": precision,
+        "strategies": [asdict(speed) for speed in speeds],
+    }
 
 
 def measure(
@@ -86,17 +95,18 @@ def measure(
     batch_sizes: Sequence[int | None],
     *,
     rounds: int,
+    precision: str = "float32",
 ) -> Iterator[TranslationSpeed]:
     """Decode sources with every strategy and batch size, and with CTranslate2 if it is installed."""
-    baseline = None
+    baseline, ours = None, int8_copy(model) if precision == "int8" else model
     if importlib.util.find_spec("ctranslate2"):
         from benchmarks import ctranslate2_baseline
 
-        translator = ctranslate2_baseline.to_ctranslate2(model)
+        translator = ctranslate2_baseline.to_ctranslate2(model, precision)
         baseline = partial(ctranslate2_baseline.translate, translator, sources, max_steps=model.max_seq_len)
     for name, strategy in strategies.items():
         for batch_size in batch_sizes:
-            decode = partial(decode_sources, model, sources, strategy=strategy, batch_size=batch_size)
+            decode = partial(decode_sources, ours, sources, strategy=strategy, batch_size=batch_size)
             outputs = decode()
             mean_tokens = sum(map(len, outputs)) / len(outputs)
             if baseline is None:

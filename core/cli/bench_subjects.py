@@ -117,6 +117,7 @@ def add_subjects(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="sources that both decode together (default: each batches in its own way)",
     )
+    translate.add_argument("--int8", action="store_true", help="8-bit products instead of float32, in both")
     subjects.add_parser("waits", help="how long a person waits for each command and for what is pressed on the page")
     for subject in subjects.choices.values():
         add_json(subject)

@@ -10,12 +10,14 @@ from tqdm import tqdm
 
 from core.cli.arguments import format_strategy, loaded_run, strategy_from
 from core.generation.translation import WINDOW, translate
+from core.models.int8 import int8_copy
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the output for each line, in order; a line that cannot be decoded gives an empty one and exit code 1."""
     strategy = strategy_from(options)
     loaded = loaded_run(options)
+    model = int8_copy(loaded.model) if options.int8 else loaded.model
     if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as the input, also where the system's encoding is another
         sys.stdout.reconfigure(encoding="utf-8")
     refused: dict[int, str] = {}  # reasons by line number, of lines that are not text, until they are reported
@@ -24,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     first_note, num_noted, code = "", 0, 0
     name = format_strategy(strategy)
     with tqdm(desc=name, unit=" sentences", file=sys.stderr, disable=None, leave=False) as bar:  # on a terminal only
-        results = translate(loaded.model, loaded.task, lines, strategy=strategy, report=bar.update)
+        results = translate(model, loaded.task, lines, strategy=strategy, report=bar.update)
         for number, result in enumerate(results, start=1):
             problem = refused.pop(number, result.problem)
             if options.json:

@@ -10,7 +10,7 @@ change between generations.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Protocol, TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
@@ -40,20 +40,26 @@ def step_decoder(model: Seq2Seq, memory: Memory, rows_per_source: int) -> "StepD
         memory: what the model's ``encode`` returned.
         rows_per_source: maximum number of rows of the batch per source: the beam size.
     """
-    if type(model) is not Transformer or model.training or hooks_are_active() or torch.is_grad_enabled():
+    if model.training or hooks_are_active() or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return None
-    config, states = model.config, memory.states
-    if config.activation not in ("relu", "gelu") or config.attention_scale != "sqrt":
-        return None
-    if config.feed_forward_block == "gated":
-        return None
-    if config.positions in RELATIVE_POSITIONS or config.attention != "full" or torch.is_autocast_enabled("cpu"):
-        return None
+    states = memory.states
     if states.device.type != "cpu" or states.dtype != torch.float32 or not memory.mask.any(dim=-1).all():
         return None
-    if not all(_is_plain(module, kind) for module, kind in _replaced_modules(model)):
+    if not has_step_decoder(model):
         return None
-    return StepDecoder(model, use_columns=rows_per_source == 1 and config.d_k < _COLUMNS_HEAD_DIM)
+    return StepDecoder(model, use_columns=rows_per_source == 1 and model.config.d_k < _COLUMNS_HEAD_DIM)
+
+
+def has_step_decoder(model: Seq2Seq) -> TypeGuard[Transformer]:
+    """Whether ``StepDecoder`` computes what a model of this kind does, whatever it reads."""
+    if type(model) is not Transformer:
+        return False
+    config = model.config
+    if config.activation not in ("relu", "gelu") or config.attention_scale != "sqrt":
+        return False
+    if config.feed_forward_block == "gated" or config.positions in RELATIVE_POSITIONS or config.attention != "full":
+        return False
+    return all(_is_plain(module, kind) for module, kind in _replaced_modules(model))
 
 
 def _replaced_modules(model: Transformer) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
@@ -87,12 +93,11 @@ class StepDecoder:
     """
 
     def __init__(self, model: Transformer, *, use_columns: bool) -> None:
-        self.model = model
-        activation = model.config.activation
-        self._layers = [_LayerWeights.of(cast(DecoderLayer, layer), activation) for layer in model.decoder_layers]
-        self._is_pre_norm, self._norm = model.config.norm == "pre", _norm_function(model.decoder_norm)
-        weight = model.tgt_embedding.output_weight() if model.output.weight is None else model.output.weight
-        self._score = kernels.PackedLinear(weight, model.output.bias)
+        self.model, self._is_pre_norm = model, model.config.norm == "pre"
+        self._weights = (
+            StepWeights.of(model, kernels.PackedLinear) if model.step_weights is None else model.step_weights
+        )
+        self._norm = _norm_function(model.decoder_norm)
         self._cache_class = ColumnCache if use_columns else SlotCache
 
     @torch.inference_mode()
@@ -102,12 +107,13 @@ class StepDecoder:
         The cache is extended in place.
         """
         model = self.model
-        cache = self._cache_class.of_source(memory, self._layers) if cache is None else cache
+        layers = self._weights.layers
+        cache = self._cache_class.of_source(memory, layers) if cache is None else cache
         if cache.length == model.max_seq_len:
             model.check_tgt_in(tokens, memory, cache.length)  # raises InputError
         x = model.tgt_embedding(tokens, cache.length)[:, 0]  # (B, D)
         cache.add_token()
-        for number, layer in enumerate(self._layers):
+        for number, layer in enumerate(layers):
             if self._is_pre_norm:
                 x = x + cache.attend_target(number, layer.norm_self(x))
                 x += cache.attend_source(number, layer.norm_cross(x))
@@ -116,7 +122,43 @@ class StepDecoder:
                 x = layer.norm_self(cache.attend_target(number, x).add_(x))
                 x = layer.norm_cross(cache.attend_source(number, x).add_(x))
                 x = layer.norm_feed_forward(layer.narrow(layer.widen(x)).add_(x))
-        return DecoderOutput(self._score(self._norm(x))[:, None], cache)
+        return DecoderOutput(self._weights.score(self._norm(x))[:, None], cache)
+
+
+class Linear(Protocol):
+    """A linear map and its activation, as ``kernels.PackedLinear``."""
+
+    def __call__(self, x: torch.Tensor, /) -> torch.Tensor:
+        """Map (B, K) to (B, N) float."""
+
+    def columns(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Map (B, K) to columns (N, B) float, written to ``out`` if it is given, without the activation."""
+
+
+MakeLinear = Callable[..., Linear]  # of weight (N, K), bias (N,) and, by default "none", activation
+
+
+@dataclass(frozen=True)
+class StepWeights:
+    """The joined weights of a decoder.
+
+    Attributes:
+        layers: those of each layer.
+        score: the output layer, from D to V.
+    """
+
+    layers: list["_LayerWeights"]
+    score: Linear
+
+    @classmethod
+    def of(cls, model: Transformer, linear: MakeLinear) -> "StepWeights":
+        """Join the weights of a model that has a ``StepDecoder``, as linear maps of a given kind."""
+        layers = [
+            _LayerWeights.of(cast(DecoderLayer, layer), model.config.activation, linear)
+            for layer in model.decoder_layers
+        ]
+        weight = model.tgt_embedding.output_weight() if model.output.weight is None else model.output.weight
+        return cls(layers, linear(weight, model.output.bias))
 
 
 @dataclass(frozen=True)
@@ -130,19 +172,19 @@ class _LayerWeights:
     """
 
     num_heads: int
-    qkv: kernels.PackedLinear
-    out: kernels.PackedLinear
-    cross_q: kernels.PackedLinear
-    cross_kv: kernels.PackedLinear
-    cross_out: kernels.PackedLinear
-    widen: kernels.PackedLinear
-    narrow: kernels.PackedLinear
+    qkv: Linear
+    out: Linear
+    cross_q: Linear
+    cross_kv: Linear
+    cross_out: Linear
+    widen: Linear
+    narrow: Linear
     norm_self: Callable[[torch.Tensor], torch.Tensor]
     norm_cross: Callable[[torch.Tensor], torch.Tensor]
     norm_feed_forward: Callable[[torch.Tensor], torch.Tensor]
 
     @classmethod
-    def of(cls, layer: DecoderLayer, activation: str) -> "_LayerWeights":
+    def of(cls, layer: DecoderLayer, activation: str, linear: MakeLinear) -> "_LayerWeights":
         """Join the weights of a layer with cross-attention."""
         own, cross = layer.self_attention, cast(MultiHeadAttention, layer.cross_attention)
         scale = 1 / (math.sqrt(own.head_dim) * own.temperature)
@@ -153,13 +195,13 @@ class _LayerWeights:
         widen, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
         return cls(
             num_heads=own.num_heads,
-            qkv=kernels.PackedLinear(qkv_weight, qkv_bias),
-            out=kernels.PackedLinear(own.w_o.weight, own.w_o.bias),
-            cross_q=kernels.PackedLinear(cross.w_q.weight * scale, cross.w_q.bias * scale),
-            cross_kv=kernels.PackedLinear(cross_kv_weight, cross_kv_bias),
-            cross_out=kernels.PackedLinear(cross.w_o.weight, cross.w_o.bias),
-            widen=kernels.PackedLinear(widen.weight, widen.bias, activation),
-            narrow=kernels.PackedLinear(narrow.weight, narrow.bias),
+            qkv=linear(qkv_weight, qkv_bias),
+            out=linear(own.w_o.weight, own.w_o.bias),
+            cross_q=linear(cross.w_q.weight * scale, cross.w_q.bias * scale),
+            cross_kv=linear(cross_kv_weight, cross_kv_bias),
+            cross_out=linear(cross.w_o.weight, cross.w_o.bias),
+            widen=linear(widen.weight, widen.bias, activation),
+            narrow=linear(narrow.weight, narrow.bias),
             norm_self=_norm_function(layer.norm_self),
             norm_cross=_norm_function(layer.norm_cross),
             norm_feed_forward=_norm_function(layer.norm_feed_forward),

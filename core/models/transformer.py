@@ -1,5 +1,7 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017, figure 1)."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import nn
 
@@ -11,6 +13,9 @@ from core.models.positions import NO_POSITIONS, RelativePositions
 from core.models.relative_bias import build_relative
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
 
+if TYPE_CHECKING:
+    from core.models.step_decoder import StepWeights
+
 
 class Transformer(Seq2Seq):
     """Encoder and decoder stacks between embeddings and a biased output projection.
@@ -19,8 +24,13 @@ class Transformer(Seq2Seq):
         config: sizes and options; see ``core.config.sections.TransformerConfig``.
         src_vocab_size, tgt_vocab_size: tokens of each side, special ones included.
         generator: source of dropout and position strides; None draws from PyTorch's global generator.
+
+    Attributes:
+        step_weights: what ``StepDecoder`` computes with, of a model that never changes; see ``core.models.int8``. None:
+            the model's own weights.
     """
 
+    step_weights: "StepWeights | None" = None
     src_embedding: Embedding | None
     tgt_embedding: Embedding
 

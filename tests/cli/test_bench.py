@@ -366,6 +366,14 @@ def test_translating_is_timed_with_both_strategies_and_compared_with_ctranslate2
                 assert speed["ratio"] is speed["same"] is None
 
 
+def test_translating_is_timed_in_8_bits(capsys, monkeypatch):
+    monkeypatch.setattr("core.models.int8.MIN_NUMEL", 1)
+    options = ["--run", "digits-reversal-shipped", "--sentences", "6", "--rounds", "1", "--int8"]
+    result = run_bench(capsys, "translate", *options)
+    assert result["precision"] == "int8"
+    assert all(speed["sentences_per_second"] > 0 for speed in result["strategies"])
+
+
 def test_more_sentences_than_the_test_set_has_are_of_the_training_set():
     task = build_task(load_preset("number-words-german").task)  # whose test set has 1,015 numbers
     sources = translate.sources_of(task, 1_200)

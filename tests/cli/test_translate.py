@@ -12,6 +12,7 @@ import pytest
 from core.__main__ import main
 from core.generation import Beam, Greedy
 from core.generation.translation import translate
+from core.models.int8 import int8_copy
 from core.runs.load import load_run
 
 
@@ -40,6 +41,18 @@ def test_every_line_is_decoded_in_order_greedily_by_default(translated, trained)
         noted = [number for number, result in enumerate(expected, start=1) if result.note]
         assert errors.startswith(f"line {noted[0]}: the output is empty") if noted else errors == ""
         assert errors.count("\n") == bool(noted)
+
+
+def test_lines_are_translated_in_8_bits(translated, trained, monkeypatch):
+    assert "int8 is for weights of at least 32,768 numbers" in translated(b"4 8 2 9\n", "--int8")[2]
+    monkeypatch.setattr("core.models.int8.MIN_NUMEL", 1)
+    loaded, lines = load_run(trained / "done"), ["4 8 2 9", "1", "3 3 3 3 3"]
+    expected = translate(int8_copy(loaded.model), loaded.task, lines, strategy=Greedy())
+    code, output, _ = translated("\n".join(lines).encode(), "--int8")
+    assert (code, output.splitlines()) == (0, [each.output for each in expected])
+    code, output, errors = translated(b"4 8 2 9\n", "--int8", "--ensemble", "done")
+    assert (code, output) == (2, "")
+    assert "int8 needs an encoder-decoder Transformer" in errors
 
 
 def test_several_runs_translate_as_an_ensemble(translated):

@@ -5,9 +5,10 @@ import torch
 from playwright.sync_api import Browser
 
 from core.graphs.graph import weights_of
+from core.models.int8 import rounded
 from core.runs import DEFAULT_ROOT, Run, RunFolder
 from ui.site.build import HERE
-from ui.site.weight_files import rounded, weight_file
+from ui.site.weight_files import weight_file
 
 TRANSLATOR = "translate-en-de-shipped"
 READ = """async ([script, weights, parameters, bytes]) => {
