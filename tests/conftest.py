@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,14 @@ SMALL = {
     "training.evaluate_every": 4,
     "training.validation_sequences": 16,
 }
+
+
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """Python's own handler of Ctrl+C, which a program that a shell starts in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)

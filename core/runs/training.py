@@ -1,10 +1,7 @@
 """A run's training: an iterator of its events, in a context that resumes the run and, when it is left, saves it."""
 
-import signal
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 
 import torch
 
@@ -15,6 +12,7 @@ from core.runs.logs import open_logs
 from core.runs.recorder import Recorder, mark_failed
 from core.runs.training_state import resume_state
 from core.storage.error_messages import shown
+from core.storage.interrupts import interrupts_held
 from core.training.distributed import ProcessGroup
 from core.training.loop import EndEvent, Event, train
 from core.training.state import TrainingState
@@ -59,7 +57,7 @@ class Training(Iterator[Event]):
         """
         if self._is_closed:
             raise RuntimeError(f"run={self.folder.name!r}: the context of this training was left; enter another one")
-        with _interrupted_afterwards():
+        with interrupts_held():
             return next(self._events)
 
     def _recorded(self, write_logs: Callable[[Event], None]) -> Generator[Event, None, None]:
@@ -150,31 +148,6 @@ def training(
         _use_threads(threads)
         if lock is not None:
             lock.release()
-
-
-@contextmanager
-def _interrupted_afterwards() -> Iterator[None]:
-    """Raise the KeyboardInterrupt of Ctrl+C at the end of the block; a second Ctrl+C ends the block at once.
-
-    Without effect in a thread, to which Python gives no signals, or where the program handles Ctrl+C itself.
-    """
-    python_does = signal.default_int_handler
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not python_does:
-        yield
-        return
-    came: list[int] = []
-
-    def hold(number: int, _: FrameType | None) -> None:
-        came.append(number)
-        signal.signal(signal.SIGINT, python_does)
-
-    signal.signal(signal.SIGINT, hold)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, python_does)
-        if came:
-            raise KeyboardInterrupt
 
 
 def _use_threads(threads: int) -> None:

@@ -139,14 +139,6 @@ def test_the_lock_is_released_however_the_run_is_left(folder, locks, error):
     assert [lock.is_locked for lock in locks] == [False]
 
 
-@pytest.fixture
-def heeds_ctrl_c() -> Iterator[None]:
-    """Python's own handler of Ctrl+C, which a program that a shell starts in the background does not have."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def press_ctrl_c(*, times: int = 1) -> None:
     for _ in range(times):
         signal.raise_signal(signal.SIGINT)

@@ -2,6 +2,7 @@
 
 import json
 import random
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -1236,3 +1237,27 @@ def test_an_interrupted_diagnosis_changes_nothing_either():
         assert all(each.training for each in model.modules())
         assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
         assert torch.zeros(1).dtype == torch.float32
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_ctrl_c_waits_for_the_check_that_runs():
+    """In the middle of a check it may leave PyTorch's stack of function modes as it must not be."""
+    torch.manual_seed(0)
+    model, ids = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20)), torch.randint(3, 20, (4, 8))
+    calls = []
+
+    def forward(read: torch.Tensor) -> torch.Tensor:
+        calls.append("begun")
+        if len(calls) == 19:
+            signal.raise_signal(signal.SIGINT)
+        logits = model(read)
+        calls.append("ended")
+        return logits
+
+    with pytest.raises(KeyboardInterrupt):
+        diagnose(forward, None, ids, model=model)
+    assert calls[18:20] == ["begun", "ended"]
+    interrupted = len(calls)
+    diagnose(forward, None, ids, model=model)
+    assert len(calls) - interrupted > interrupted  # it did not go on to the end
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

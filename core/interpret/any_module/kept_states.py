@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from core.storage.errors import InputError
+from core.storage.interrupts import interrupts_held
 
 SHARDED = ("FullyShardedDataParallel", "FSDP")  # how the names of such classes begin
 CONTAINERS = dict, OrderedDict, defaultdict, list, set, deque  # whose contents are restored; others may refuse that
@@ -139,10 +140,11 @@ def examined(model: nn.Module | None) -> Iterator[None]:
     """Put a model into evaluation mode inside the block; its modes and the random generators are restored.
 
     PyTorch's fused encoder layers are turned off: they remove PAD, and the decoder's mask would no longer fit. Models
-    that ``torch.compile`` has compiled run as they are written, so that their calls are seen.
+    that ``torch.compile`` has compiled run as they are written, so that their calls are seen. Ctrl+C waits for the end
+    of the block: in the middle of restoring, it would leave the model changed.
     """
     gpus = sorted({each.device.index for each in model.parameters() if each.is_cuda}) if model is not None else []
-    with random_states_kept(gpus), modules_kept(model), _AS_WRITTEN:
+    with interrupts_held(), random_states_kept(gpus), modules_kept(model), _AS_WRITTEN:
         if model is not None:
             model.eval()
         yield

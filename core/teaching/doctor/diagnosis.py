@@ -21,6 +21,7 @@ from core.interpret.any_module.function_calls import FunctionCalls
 from core.interpret.any_module.kept_states import examined
 from core.models import Seq2Seq
 from core.storage.errors import InputError
+from core.storage.interrupts import interrupts_held
 from core.teaching.doctor import attention_checks, learning_checks, path_checks, perturbation_checks
 from core.teaching.doctor.any_model import IN_PLACE, AnyModel, Loss, restored
 from core.teaching.doctor.black_box import NO_ID, ROUNDING, NotCheckableError, SpecialIds
@@ -103,12 +104,16 @@ def diagnose(
     optimizers = [each for each in several if each is not None]
     _check_kinds(model, optimizers, {"loss": loss, "decode": decode})
     kind, given = (LanguageModel, (tgt,)) if src is None else (AnyModel, (src, tgt))
-    with torch.inference_mode(False), torch.enable_grad():  # a notebook may have turned gradients off
+    # Ctrl+C waits for the check that runs. A notebook may have turned gradients off.
+    with interrupts_held() as raise_if_interrupted, torch.inference_mode(False), torch.enable_grad():
         subject = kind(forward, given, special, model=model, loss=loss, batch_first=batch_first)
         # The checks run inside blocks of their generator, which must end before the model is restored: by Ctrl+C too.
         with examined(subject.model), closing(_Diagnosis(subject, optimizers, step, decode).checks()) as checks:
             bar = tqdm(checks, "checks", file=sys.stderr, disable=None, leave=False)
-            findings = [_made(*check) for check in bar]
+            findings = []
+            for check in bar:
+                findings.append(_made(*check))
+                raise_if_interrupted()
     name = (
         type(subject.model).__name__ if subject.model is not None else getattr(forward, "__name__", "model").strip("<>")
     )
