@@ -70,14 +70,19 @@ class Training(Iterator[Event]):
                 yield event
                 self._is_between_events = False
 
-    def _save(self) -> None:
-        """Save what was trained, unless the training has ended, which saved it, or an exception has interrupted it."""
+    def _save(self) -> bool:
+        """Save what was trained, unless the training has ended, which saved it, or an exception has interrupted it.
+
+        Returns:
+            Whether it was saved here.
+        """
         if not self._is_between_events:
-            return
+            return False
         if self.state.evaluated_step == self.state.preset.training.steps:  # only the EndEvent was not awaited
             self._recorder.end("finished")
         else:
             self._recorder.stop(self.reason)
+        return True
 
     def _close(self) -> None:
         self._is_closed = True
@@ -140,7 +145,11 @@ def training(
             except (GeneratorExit, KeyboardInterrupt) as error:
                 if isinstance(error, KeyboardInterrupt):  # otherwise the block's generator was left by its caller
                     run.reason = run.reason or shown(error)
-                run._save()
+                with interrupts_held():  # Ctrl+C is often pressed twice, the second time while this saves
+                    if run._save():  # a caller of ``lab.train`` does not know the name yet
+                        error.add_note(
+                            f"run={folder.name!r} is saved after step {run.state.step}; training() resumes it"
+                        )
                 raise
             finally:
                 run._close()

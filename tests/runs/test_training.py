@@ -10,6 +10,7 @@ import torch
 from filelock import FileLock
 
 from core.runs import RunError, RunFolder
+from core.runs.recorder import Recorder
 from core.runs.training import training
 from core.runs.training_state import load_state, resume_state
 from core.storage.tensor_file import CheckpointError
@@ -157,13 +158,26 @@ def test_ctrl_c_ends_the_update_and_saves_the_run(folder, straight, where, monke
         if event.step == 3:
             monkeypatch.setattr(loop, "clip_gradients", lambda *given: [press_ctrl_c(), clip(*given)][1])
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as pressed:
         train_run(folder, on_event=press_at_three)
     monkeypatch.undo()
     info = folder.read_info()
+    assert pressed.value.__notes__ == [f"run={folder.name!r} is saved after step {info.step}; training() resumes it"]
     assert (info.status, info.message, steps[-1]) == ("stopped", "interrupted by Ctrl+C", 3)
     assert info.step == (4 if where == "the update" else 3)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    train_run(folder)
+    assert_ends_alike(folder, straight)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+def test_a_second_ctrl_c_while_the_run_is_saved_waits_for_that(folder, straight, monkeypatch):
+    save = Recorder.stop
+    monkeypatch.setattr(Recorder, "stop", lambda *given: [press_ctrl_c(), save(*given)][1])
+    with pytest.raises(KeyboardInterrupt):
+        train_run(folder, on_event=lambda event: press_ctrl_c() if event.step == 3 else None)
+    monkeypatch.undo()
+    assert (folder.read_info().status, folder.read_info().step) == ("stopped", 3)
     train_run(folder)
     assert_ends_alike(folder, straight)
 
