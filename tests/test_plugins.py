@@ -192,8 +192,17 @@ def test_presets_of_a_plugins_family_are_validated_and_written_as_others_are(tin
 def test_what_no_plugin_registered_is_refused_with_a_hint(tiny):
     for change in ({"task.family": "letters"}, {"model.family": "modern"}, {"model.norm_block": "rms"}):
         (value,) = change.values()
-        with pytest.raises(ConfigError, match=f"={value!r} should be .* your own needs the file .*: --plugin FILE$"):
+        with pytest.raises(ConfigError, match=f"={value!r} should be .* your own needs what .* FILE, or its cell"):
             tiny.with_changes(change)
+
+
+def test_the_run_of_a_notebooks_block_needs_the_cell_again_and_is_not_called_damaged(tiny, root):
+    plugins.block("norm", "mine")(torch.nn.Identity)
+    folder = RunFolder.create(root, tiny.with_changes({"model.norm_block": "mine"}), name="a")
+    forget()
+    message = r"^run='a': its preset cannot be used: model\.norm_block='mine' should be .*, or its cell in a notebook$"
+    with pytest.raises(RunError, match=message):
+        folder.read_preset()
 
 
 def test_a_bug_needs_built_in_blocks(tiny):

@@ -483,7 +483,8 @@ def _family_problem(section: str, values: dict) -> tuple[str, str]:
         return field, f"{field} is missing; it should be {known}"
     message = f"{field}={short_repr(values['family'])} should be {known}"
     is_name = isinstance(values["family"], str)
-    return field, message + "; a family of your own needs the file that registers it: --plugin FILE" * is_name
+    hint = "; a family of your own needs what registers it: --plugin FILE, or its cell in a notebook"
+    return field, message + hint * is_name
 
 
 def _without_tag(location: tuple) -> tuple:

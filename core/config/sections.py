@@ -218,7 +218,7 @@ class BlocksConfig(_ModelSection):
             if name not in blocks:
                 raise ValueError(
                     f"model.{kind}_block={short_repr(name)} should be {' or '.join(map(repr, blocks))}; a block of "
-                    "your own needs the file that registers it: --plugin FILE"
+                    "your own needs what registers it: --plugin FILE, or its cell in a notebook"
                 )
         return self
 

@@ -236,16 +236,18 @@ class RunFolder:
                 weights do not contain it.
         """
         try:
-            return read_preset(without_checksum(self._preset_yaml()), name=self.name)
+            content = self._preset_yaml()
+            return read_preset(without_checksum(content), name=self.name)
         except CheckpointError as error:
             raise self._read_error(f"preset.yaml is missing and cannot be restored: {error}") from error
         except OSError as error:
             raise self._read_error(f"preset.yaml cannot be read: {error.strerror or error}") from error
         except ConfigError as error:
+            is_whole = without_checksum(content) != content or not self.has_preset()  # otherwise the weights' metadata
             reason = (
                 missing_plugins(self.plugins())
                 or changed_plugins(self.plugins())
-                or f"preset.yaml is damaged{self._remedy()}"
+                or ("its preset cannot be used" if is_whole else f"preset.yaml is damaged{self._remedy()}")
             )
             raise RunError(f"run={self.name!r}: {reason}: {error}") from error
 

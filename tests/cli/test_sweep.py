@@ -90,7 +90,7 @@ def test_the_sweep_of_a_plugins_family_says_that_it_needs_the_plugin(lab, file, 
     code, _, errors = lab("sweep-table", "s")
     assert code == 2
     assert errors.startswith("error: sweep='s': its preset cannot be used: model.family='modern' should be ")
-    assert errors.endswith("; a family of your own needs the file that registers it: --plugin FILE\n")
+    assert errors.endswith("; a family of your own needs what registers it: --plugin FILE, or its cell in a notebook\n")
 
 
 def test_trials_are_drawn_along_an_axis(lab, file, tmp_path):
