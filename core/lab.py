@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from core.config import Preset, load_preset, load_preset_file, pairs_beside, parse_preset, read_preset
 from core.config.listing import listed_presets
+from core.interpret.any_module.calling import described
 from core.interpret.any_module.tables import attention
 from core.interpret.trained import Trained
 from core.runs.folder import DEFAULT_ROOT
 from core.runs.run import Run, Runs
 from core.runs.watching.watch import Watch, watch
+from core.storage.error_messages import short_repr
+from core.storage.errors import InputError
 from core.teaching.doctor import diagnose
 from core.training.gradient_statistics import gradients
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
@@ -55,7 +58,7 @@ def presets() -> list[str]:
 
 def runs(root: Root = DEFAULT_ROOT) -> Runs:
     """Return the runs in a folder by name, newest first: ``runs()["digits-reversal-3"]``."""
-    return Runs(Path(root))
+    return Runs(root)
 
 
 def load(name: str | Path, root: Root = DEFAULT_ROOT) -> Trained:
@@ -80,11 +83,20 @@ def plot_attention(table: "pd.DataFrame", ax: "Axes | None" = None) -> "AxesImag
 
     Returns:
         The image, for ``figure.colorbar``.
+
+    Raises:
+        InputError: ``table`` is no table, or ``ax`` no axes.
     """
+    import pandas as pd
     from matplotlib import pyplot
+    from matplotlib.axes import Axes
 
     from core.reports.plotting import draw_attention
 
+    if not isinstance(table, pd.DataFrame):
+        raise InputError(f"table is {described(table)}; it must be the table of one head: attention(…)['cross.1.1']")
+    if not isinstance(ax, Axes | None):
+        raise InputError(f"ax is {described(ax)}; it must be one axes object of matplotlib, such as axes[0]")
     axes = pyplot.gca() if ax is None else ax
     return draw_attention(axes, table.to_numpy(), rows=list(table.index), columns=list(table.columns))
 
@@ -119,6 +131,7 @@ def train(
         ConfigError: there is no such preset, or a setting is not valid; or the preset does not fit the run to start
             from.
         RunError: there is a run of that name; or there is no run to start from, or it has no weights yet.
+        InputError: an argument is of another kind.
         TypeError: there is neither a preset nor a run to start from.
     """
     from core.runs.training import training  # not needed to look at a run
@@ -126,6 +139,10 @@ def train(
     from core.training.memory import memory_warning
 
     known = runs(root)
+    if not isinstance(changes, Mapping | None) or not all(isinstance(key, str) for key in changes or {}):
+        raise InputError(f"changes={short_repr(changes)} must be settings by key, such as {{'training.steps': 500}}")
+    if not callable(on_event):
+        raise InputError(f"on_event={short_repr(on_event)} must be a function of an event")
     if preset is not None:
         base = _preset_of(preset)
     elif start_from is not None:
@@ -198,7 +215,7 @@ def import_model(
     special |= {"src_pad": src_pad, "src_bos": src_bos, "src_eos": src_eos}
     names = tokens_by_id("source_tokens", source_tokens), tokens_by_id("target_tokens", target_tokens)
     batch = ModuleBatch(module, src, tgt_in, model=model, batch_first=batch_first, special=special, names=names)
-    folder, doubts = import_module(Path(root), batch, name=name, pairs=None if pairs is None else Path(pairs))
+    folder, doubts = import_module(runs(root).root, batch, name=name, pairs=None if pairs is None else Path(pairs))
     for doubt in doubts:
         warnings.warn(doubt, stacklevel=2)
     return runs(root)[folder.name]
@@ -211,4 +228,10 @@ def _preset_of(given: str | Path | Mapping[str, Any] | Preset) -> Preset:
         return load_preset_file(given)
     if isinstance(given, Mapping):
         return parse_preset(dict(given), name="notebook")
-    return read_preset(given, name="notebook") if "\n" in given else load_preset(given)
+    if not isinstance(given, str):
+        raise InputError(f"preset is {described(given)}; it must be a preset, its name, its sections or a Path")
+    if "\n" in given:
+        return read_preset(given, name="notebook")
+    if given.endswith((".yaml", ".yml")):
+        raise InputError(f"preset={short_repr(given)} is no name of a preset; pass a file as Path({short_repr(given)})")
+    return load_preset(given)

@@ -161,7 +161,7 @@ def metric(name: str) -> Callable[[_Registered], _Registered]:
     Raises:
         PluginError: the name exists, or is not made of a-z, 0-9 and _.
     """
-    if not METRIC_NAME.fullmatch(name):
+    if not isinstance(name, str) or not METRIC_NAME.fullmatch(name):
         raise PluginError(f"metric={name!r} must start with a-z, then at most 31 of a-z, 0-9 and _")
 
     def register(measure: _Registered) -> _Registered:

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from torch import nn
 
 from core import lab
 from core.__main__ import main
@@ -59,6 +61,7 @@ METHODS = {
     "score_heads": "(self, sequences, split)",
     "with_pairs": "(self, pairs)",
 }
+IDS, HEAD = torch.tensor([[1, 5, 2]]), pd.DataFrame([[1.0]])
 CHANGES = {"training.steps": 4, "training.warmup_steps": 1, "training.evaluate_every": 2}
 
 
@@ -174,6 +177,53 @@ def test_ablation_changes_another_run_and_leaves_this_one(run):
 def test_an_odd_argument_is_refused_by_its_name(run, call, message):
     with pytest.raises(InputError, match=re.escape(message)):
         call(run)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda run: lab.train(3), "preset is an int; it must be a preset, its name, its sections or a Path"),
+        (lambda run: lab.train(["tiny"]), "preset is a list; it must be"),
+        (lambda run: lab.train("mine.yaml"), "preset='mine.yaml' is no name of a preset; pass a file as Path('mine."),
+        (lambda run: lab.train("tiny", changes="training.steps=3"), "changes='training.steps=3' must be settings by"),
+        (lambda run: lab.train("tiny", changes=["training.steps=3"]), "changes=['training.steps=3'] must be settings"),
+        (lambda run: lab.train("tiny", changes={3: 3}), "changes={3: 3} must be settings by key"),
+        (lambda run: lab.train("tiny", on_event=3, root="nowhere"), "on_event=3 must be a function of an event"),
+        (lambda run: lab.train("tiny", root=None), "root=None must be the path of a folder of runs"),
+        (lambda run: lab.load(SHIPPED, 625), "root=625 must be the path of a folder of runs"),
+        (lambda run: lab.watch(nn.Linear(1, 1), (), root=3), "root=3 must be the path of a folder of runs"),
+        (lambda run: lab.watch(nn.Linear(1, 1), (), optimizer="adam"), "optimizer is a str; it must be an optimizer"),
+        (lambda run: lab.watch(nn.Linear, ()), "forward is the class Linear; it must be a model, an object of that"),
+        (lambda run: lab.attention(nn.Linear, IDS, IDS), "forward is the class Linear; it must be a model, an object"),
+        (lambda run: lab.attention(3, IDS, IDS), "forward is an int; it must be a model, or a function"),
+        (lambda run: lab.diagnose(nn.Linear, IDS, IDS, pad=0, bos=1, eos=2), "forward is the class Linear; it must"),
+        (lambda run: lab.import_model(nn.Linear, IDS, IDS), "module is the class Linear; it must be a model"),
+        (lambda run: lab.attention(run.model, IDS, IDS, pad=0, src_vocab=3), "vocab is an int; it must be a list, a"),
+        (lambda run: lab.plot_attention(run.attention("4 8")), "table is a dict; it must be the table of one head"),
+        (lambda run: lab.plot_attention(HEAD, Figure().subplots(1, 2)), "ax is an ndarray; it must be one axes object"),
+        (lambda run: run.ablate(patterns=3), "patterns=[3] must be texts, such as 'cross.2.1=diagonal'"),
+        (lambda run: run.ablate(patterns=[3]), "patterns=[3] must be texts"),
+        (lambda run: lab.runs("nowhere").create("tiny"), "preset='tiny' must be a Preset, such as load_preset('tiny')"),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused_by_its_name(run, call, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=re.escape(message)):
+        call(run)
+    assert not list(tmp_path.iterdir())
+    assert not pyplot.get_fignums()
+
+
+def test_a_finished_run_says_how_to_extend_it_in_python(tiny, tmp_path):
+    run = lab.train(tiny, changes=CHANGES, name="mine", root=tmp_path)
+    with pytest.raises(RunError, match=re.escape("run='mine' has finished all its 4 steps; training(steps=N) extends")):
+        run.training()
+    with pytest.raises(InputError, match="steps='6' must be a whole number"):
+        run.training(steps="6")
+
+
+def test_a_folder_of_runs_may_be_given_as_text(tmp_path):
+    assert lab.Runs(str(tmp_path)).root == tmp_path
 
 
 def test_patching_a_run_with_ablated_heads_is_refused(run):

@@ -165,6 +165,14 @@ def test_a_metric_gets_the_texts_that_exact_match_compares(tiny):
     assert len(seen) == 1  # without the task there are no texts
 
 
+def test_a_metric_without_its_name_is_refused():
+    with pytest.raises(plugins.PluginError, match=r"^metric=<function .*> must start with a-z"):
+
+        @plugins.metric
+        def measure(outputs, references):
+            return 1
+
+
 def test_a_metric_that_fails_is_named(tiny, tmp_path):
     plugins.metric("broken")(lambda outputs, references: 1 / 0)
     where = r"metric='broken' failed, test_plugins.py line \d+: ZeroDivisionError"

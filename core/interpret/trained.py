@@ -170,7 +170,9 @@ class Trained:
         for head in heads:
             if not isinstance(head, str):
                 raise InputError(f"heads={short_repr(head)} must be names, such as 'cross.2.1', one argument each")
-        patterns = [patterns] if isinstance(patterns, str) else patterns
+        patterns = [*patterns] if isinstance(patterns, Iterable) and not isinstance(patterns, str) else [patterns]
+        if not all(isinstance(each, str) for each in patterns):
+            raise InputError(f"patterns={short_repr(patterns)} must be texts, such as 'cross.2.1=diagonal'")
         parsed = parse_interventions(self.model, self.task, ablate=heads, patterns=patterns, ablation=ablation)
         return replace(self, interventions=self.interventions.joined(parsed).checked(self.model.heads))
 

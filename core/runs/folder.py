@@ -466,13 +466,16 @@ class RunFolder:
             return True
 
 
-def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
+def check_resumable(
+    folder: RunFolder, *, steps: int | None = None, how_to_extend: str = "resume --set training.steps=N"
+) -> None:
     """Refuse to resume a run that is shipped, is active, or has no training steps left.
 
     So is a run whose plugins are not loaded, or have changed.
 
     Args:
         steps: number of training steps to resume it to; None is that of its preset.
+        how_to_extend: what a caller types to extend a finished run to N steps, for the message.
 
     Raises:
         RunError: the run cannot be resumed, or there is no such run.
@@ -492,9 +495,7 @@ def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
         raise RunError(f"run={folder.name!r} cannot be resumed: {changed}; load the earlier file, or train a new run")
     planned = folder.read_preset().training.steps
     if steps in (None, planned) and info.status == "finished" and info.step >= planned:
-        raise RunError(
-            f"run={folder.name!r} has finished all its {planned} steps; resume --set training.steps=N extends it to N"
-        )
+        raise RunError(f"run={folder.name!r} has finished all its {planned} steps; {how_to_extend} extends it to N")
     if steps is not None and steps != planned and steps <= info.step:
         raise RunError(f"training.steps={steps} must be above {info.step}, the steps that run={folder.name!r} has made")
 

@@ -9,6 +9,7 @@ run.trained().decode("4 8 2 9")
 """
 
 import json
+import os
 import tempfile
 import threading
 from collections import OrderedDict
@@ -25,7 +26,7 @@ from core.runs.info import RunInfo, without_weights
 from core.runs.names import TITLE_FILE, Naming
 from core.storage.cache import FileCache
 from core.storage.error_messages import short_repr
-from core.storage.errors import UnavailableError
+from core.storage.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:  # a list of runs waits for none of them
     from core.interpret.trained import Trained
@@ -229,12 +230,14 @@ class Run:
 
         Raises:
             RunError: the run is shipped, is active, or has no steps left; or another process uses it.
-            InputError: this machine has no such device.
+            InputError: this machine has no such device, or ``steps`` is not a whole number.
         """
+        from core.interpret.any_module.calling import checked_number
         from core.runs.training import training
         from core.training.devices import device_named
 
-        check_resumable(self.folder, steps=steps)
+        steps = None if steps is None else checked_number("steps", steps, 1)
+        check_resumable(self.folder, steps=steps, how_to_extend="training(steps=N)")
         preset = None if steps is None else self.preset.with_changes({"training.steps": steps})
         return training(self.folder, preset=preset, device=device_named(device))
 
@@ -262,10 +265,15 @@ class Runs:
     Args:
         root: the folder, such as ``checkpoints``.
         pairs: of runs that are published without theirs; see ``Trained.with_pairs``.
+
+    Raises:
+        InputError: ``root`` is not the path of a folder.
     """
 
-    def __init__(self, root: Path, *, pairs: Path | None = None) -> None:
-        self.root, self.cache = root.absolute(), RunCache()  # a program may change its working directory later
+    def __init__(self, root: str | Path, *, pairs: Path | None = None) -> None:
+        if not isinstance(root, str | os.PathLike):
+            raise InputError(f"root={short_repr(root)} must be the path of a folder of runs")
+        self.root, self.cache = Path(root).absolute(), RunCache()  # a program may change its working directory later
         self.pairs = None if pairs is None else pairs.absolute()
 
     def __getitem__(self, name: str) -> Run:
@@ -314,8 +322,11 @@ class Runs:
             RunError: a run of that name exists; or there is no run to start from, or it has no weights yet.
             ConfigError: the file of own pairs is missing or holds other pairs; or the preset does not fit the run to
                 start from.
+            InputError: ``preset`` is none.
             TypeError: there is neither a preset nor a run to start from.
         """
+        if not isinstance(preset, Preset | None):
+            raise InputError(f"preset={short_repr(preset)} must be a Preset, such as load_preset('tiny') returns")
         if start_from is None:
             if preset is None:
                 raise TypeError("create() needs a preset, or start_from")

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.config.counting import counted
-from core.interpret.any_module.calling import checked_number
+from core.interpret.any_module.calling import check_callable, checked_number
 from core.models.positions import sinusoidal_positions
 from core.runs.imported_model import ImportedModel
 from core.runs.model_files import ModelImportError
@@ -63,6 +63,7 @@ def read_module(batch: ModuleBatch) -> tuple[ImportedModel, tuple[str, ...]]:
         InputError: the batch is not two matrices of ids, or does not show a special token, or one passed is no id.
     """
     model = batch.model if batch.model is not None else batch.forward
+    check_callable("module", batch.forward)
     if not isinstance(model, nn.Module):
         raise InputError("module is a function: pass the nn.Module with the parameters as model=")
     if hasattr(model, "save_pretrained"):

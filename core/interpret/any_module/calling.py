@@ -41,6 +41,9 @@ class ModelCall:
     hidden: tuple[int, ...] = ()
     hidden_target: tuple[int, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_callable("forward", self.forward)
+
     def output(self, src: torch.Tensor, tgt_in: torch.Tensor | None = None) -> Any:
         """Return what the model returns.
 
@@ -149,6 +152,14 @@ def module_of(forward: Forward, model: nn.Module | None = None) -> nn.Module | N
     """Return the module with the parameters: ``model``, or ``forward`` if it is one or a method of one."""
     owner = getattr(forward, "__self__", None)  # of a bound method, such as model.forward
     return next((each for each in (model, forward, owner) if isinstance(each, nn.Module)), None)
+
+
+def check_callable(name: str, forward: Any) -> None:
+    """Raise InputError for what is no model and no function, such as the class of a model."""
+    if isinstance(forward, type):
+        raise InputError(f"{name} is the class {forward.__name__}; it must be a model, an object of that class")
+    if not callable(forward):
+        raise InputError(f"{name} is {described(forward)}; it must be a model, or a function that calls one")
 
 
 def takes_names(forward: Forward) -> bool:

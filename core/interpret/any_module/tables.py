@@ -9,7 +9,7 @@ from torch import nn
 
 from core.config.counting import counted
 from core.interpret.any_module.attention import by_head, pair_attention
-from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, checked_number, module_of
+from core.interpret.any_module.calling import Forward, ModelCall, checked_ids, checked_number, described, module_of
 from core.interpret.any_module.kept_states import examined
 from core.storage.errors import InputError
 
@@ -99,7 +99,13 @@ def without_pad(ids: torch.Tensor, pad: int | None, *, also_first: bool = False)
 
 
 def token_labels(ids: torch.Tensor, vocab: Vocab | None) -> list[str]:
-    """Return the token of each id (T,) int64; the id itself where there is none."""
+    """Return the token of each id (T,) int64; the id itself where there is none.
+
+    Raises:
+        InputError: ``vocab`` is none.
+    """
+    if vocab is not None and not callable(vocab) and not hasattr(vocab, "__getitem__"):
+        raise InputError(f"vocab is {described(vocab)}; it must be a list, a mapping or a function")
     return [_label(each, vocab) for each in ids.tolist()]
 
 

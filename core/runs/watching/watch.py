@@ -29,6 +29,7 @@ from core.runs.info import MAX_STEPS, RunInfo, Status
 from core.runs.metrics_file import MetricsFile
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
+from core.runs.run import Runs
 from core.runs.watching.batch import WatchedBatch
 from core.runs.watching.folders import created, preset_of, to_resume, with_interval
 from core.runs.watching.pace import Pace, Spacing
@@ -103,21 +104,24 @@ def watch(
     steps = None if steps is None else checked_number("steps", steps, 1, MAX_STEPS)
     step = None if step is None else checked_number("step", step, 0, MAX_STEPS)
     pad = None if pad is None else checked_number("pad", pad)
+    if optimizer is not None and not hasattr(optimizer, "param_groups"):
+        raise InputError(f"optimizer is {described(optimizer)}; it must be an optimizer of PyTorch")
+    root = Runs(root).root
     while isinstance(forward, DistributedDataParallel | DataParallel):  # whose forward waits for the other processes
         forward = forward.module
     module = module_of(forward, model)
     call = ModelCall(forward, batch_first, () if pad is None else (pad,))
     watched = WatchedBatch(call, module, batch, pad=pad, src_vocab=src_vocab, tgt_vocab=tgt_vocab)
     watched.evaluate()  # before there is a folder
-    if name is not None and (other := _open_watches.get(RunFolder(Path(root), name).path)):
+    if name is not None and (other := _open_watches.get(RunFolder(root, name).path)):
         raise RunError(
             f"run={name!r} is still watched by this program, at step {other.last_step:,}; call close() of that watch "
             "first, then pass resume=True to go on with the run, or choose another name"
         )
     if resume:
-        folder = to_resume(Path(root), name)
+        folder = to_resume(root, name)
     else:
-        folder = created(Path(root), name, preset_of(forward, module, watched, every=every, steps=steps))
+        folder = created(root, name, preset_of(forward, module, watched, every=every, steps=steps))
     try:
         return Watch(folder, call, module, watched, pad=pad, optimizer=optimizer, every=every, step=step)
     except BaseException:
