@@ -51,6 +51,10 @@ __all__ = [
 Root = str | Path
 
 
+def __dir__() -> list[str]:  # what Tab completes in a notebook
+    return __all__
+
+
 def presets() -> list[str]:
     """Return the names of all presets, the quickest to train first."""
     return [preset.name for preset in listed_presets()]

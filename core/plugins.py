@@ -58,6 +58,10 @@ class PluginError(LabError):
     """A plugin cannot be loaded, or registers something unusable; the message says what and why."""
 
 
+def __dir__() -> list[str]:  # what Tab completes in a notebook
+    return __all__
+
+
 def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
     """Register a family of tasks: ``@plugins.task(MyConfig)`` above the class that ``MyConfig`` describes.
 

@@ -15,7 +15,7 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from torch import nn
 
-from core import lab
+from core import lab, plugins
 from core.__main__ import main
 from core.config import ConfigError, load_preset
 from core.generation import Beam
@@ -224,6 +224,11 @@ def test_a_finished_run_says_how_to_extend_it_in_python(tiny, tmp_path):
 
 def test_a_folder_of_runs_may_be_given_as_text(tmp_path):
     assert lab.Runs(str(tmp_path)).root == tmp_path
+
+
+def test_completion_shows_the_public_names_only():
+    assert dir(lab) == sorted(lab.__all__)
+    assert dir(plugins) == sorted(plugins.__all__)
 
 
 def test_patching_a_run_with_ablated_heads_is_refused(run):
