@@ -219,6 +219,7 @@ def draw_batches(state: TrainingState, batches: Batches, step: int) -> list[Batc
     return [batches.at(number, state.generator) for number in range((step - 1) * count + 1, step * count + 1)]
 
 
+@torch.enable_grad()  # a notebook may have turned gradients off
 def accumulate_gradients(state: TrainingState, update_batches: list[Batch]) -> float:
     """Store the gradients of the next update in ``parameter.grad`` and return its loss, both over all processes."""
     state.optimizer.zero_grad(set_to_none=True)

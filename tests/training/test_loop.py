@@ -127,6 +127,13 @@ def test_nothing_is_yielded_in_evaluation_mode_or_without_gradients(with_dropout
         assert not torch.is_inference_mode_enabled()
 
 
+def test_a_run_trains_where_the_caller_has_turned_gradients_off(with_dropout, finished):
+    with torch.no_grad():
+        events = [(event, torch.is_grad_enabled()) for event in train(new_state(with_dropout))]
+    assert comparable(event for event, _ in events) == comparable(finished[0])
+    assert not any(is_enabled for _, is_enabled in events)
+
+
 def test_training_a_finished_run_yields_only_its_end(finished):
     _, state = finished
     assert list(train(state)) == [EndEvent(8, "finished")]
