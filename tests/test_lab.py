@@ -222,6 +222,19 @@ def test_a_finished_run_says_how_to_extend_it_in_python(tiny, tmp_path):
         run.training(steps="6")
 
 
+def test_a_notebook_shows_what_it_holds_instead_of_addresses(tiny, tmp_path):
+    run = lab.train(tiny, changes=CHANGES, name="mine", root=tmp_path)
+    assert [repr(each) for each in (run, run.trained(), run.history, run.replay, run.weights_by_step)] == [
+        "<Run mine>",
+        "<Trained mine, step 4>",
+        "<History, 7 rows>",
+        "<Replay, 3 snapshots>",
+        "<WeightsByStep, steps 0, 2, 4>",
+    ]
+    with run.training(steps=5) as events:
+        assert repr(events) == "<Training mine, step 4>"
+
+
 def test_a_folder_of_runs_may_be_given_as_text(tmp_path):
     assert lab.Runs(str(tmp_path)).root == tmp_path
 

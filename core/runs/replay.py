@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
+from core.config.counting import counted
 from core.interpret.health import Health
 from core.interpret.snapshots import HeadMasses, PackedMaps, Snapshot, SnapshotInput, SnapshotOutput, snapshot_interval
 from core.models.seq2seq import Block
@@ -33,6 +34,9 @@ class Replay:
         self.every, self.damage = every, ""
         self._snapshots: list[Snapshot] = []
         self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, {counted(len(self.snapshots()), 'snapshot')}>"
 
     def add(self, snapshot: Snapshot) -> None:
         """Append the newest snapshot, and thin out older ones to the spacing that its step requires."""

@@ -42,6 +42,9 @@ class Training(Iterator[Event]):
         self._is_between_events = True
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.folder.name}, step {self.state.step}>"
+
     @property
     def info(self) -> RunInfo:
         """The run's status and metrics as last recorded: its final ones after the context was left."""

@@ -53,6 +53,9 @@ class WeightsByStep:
         self._weights: dict[int, dict[str, torch.Tensor]] = {}  # replaced, never changed
         self._is_saved = True
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, steps {', '.join(map(str, self.steps)) or 'none'}>"
+
     @property
     def steps(self) -> tuple[int, ...]:
         """The steps, in ascending order."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic_core import from_json
 
+from core.config.counting import counted
 from core.evaluation.metrics import METRIC_NAME
 from core.storage.atomic import write_atomically
 from core.training.loop import EvaluationEvent, StepEvent
@@ -93,6 +94,9 @@ class History:
         self._rows: dict[SeriesName, list[Row]] = {"points": [], "evaluations": []}
         self._width = 1  # steps in a group when points were last thinned
         self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, {counted(self.num_rows, 'row')}>"
 
     @property
     def num_rows(self) -> int:

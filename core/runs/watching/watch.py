@@ -175,6 +175,9 @@ class Watch:
         atexit.register(self._at_exit)
         _open_watches[folder.path] = self
 
+    def __repr__(self) -> str:
+        return f"<Watch {self.name}, step {self.last_step}>"
+
     @property
     def name(self) -> str:
         """The run's name."""
