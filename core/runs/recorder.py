@@ -249,6 +249,8 @@ def mark_failed(folder: RunFolder) -> Iterator[None]:
             if is_failure or info.status in ACTIVE:
                 fields = {"status": "failed" if is_failure else "interrupted", "message": message}
                 folder.write_info(info.model_copy(update=fields))
+                if not is_failure:
+                    error.add_note(f"run={folder.name!r} is interrupted; training() resumes it from its last save")
         except (OSError, RunError) as reason:  # for example because of the full disk that was the reason
             _log.error("%s: cannot be marked failed (%s): %s", folder.path, reason, message)
         raise

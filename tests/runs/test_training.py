@@ -188,8 +188,10 @@ def test_a_second_ctrl_c_leaves_the_run_interrupted_with_what_was_saved_last(fol
     saved = folder.last.read_bytes()
     with monkeypatch.context() as pressed:
         pressed.setattr(loop, "clip_gradients", lambda *_: press_ctrl_c(times=2))
-        with pytest.raises(KeyboardInterrupt), training(folder) as run:
+        with pytest.raises(KeyboardInterrupt) as raised, training(folder) as run:
             list(run)
+    note = f"run={folder.name!r} is interrupted; training() resumes it from its last save"
+    assert raised.value.__notes__ == [note]
     assert (folder.read_info().status, folder.read_info().message) == ("interrupted", "interrupted by Ctrl+C")
     assert folder.last.read_bytes() == saved
     train_run(folder)
