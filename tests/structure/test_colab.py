@@ -48,6 +48,22 @@ def test_one_line_of_pyproject_gives_badge_and_notebook_the_address(monkeypatch,
     ]
 
 
+def test_the_first_cell_may_run_again_after_a_restart_of_the_session(monkeypatch, tmp_path):
+    ran = []
+
+    def run(command: list[str], *, check: bool) -> None:
+        assert check
+        ran.append(command[0])
+        if command[0] == "git":
+            Path(command[-1]).mkdir()  # as git does, which refuses a folder that exists
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        exec(compile(CELLS[0], "cell 1", "exec"), {})  # noqa: S102
+    assert ran == ["git", sys.executable, sys.executable]
+
+
 @pytest.fixture(params=["localhost:7860", NAME], ids=["proxy-names-localhost", "proxy-passes-the-name"])
 def proxy(request: pytest.FixtureRequest) -> Iterator[ThreadingHTTPServer]:
     """A proxy that streams answers; it passes on one Host header or the other. Nobody says which is Colab's."""
