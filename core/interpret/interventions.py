@@ -5,8 +5,8 @@ hooks of the calls inside ``Interventions.applied_to``; the model itself is unch
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
@@ -154,9 +154,8 @@ class Interventions:
                 raise InputError(f"head={head} has two patterns; it can follow one")
         return self
 
-    @contextmanager
-    def applied_to(self, model: Seq2Seq) -> Iterator[None]:
-        """Apply the interventions to the calls of this model inside the block, in this thread only.
+    def applied_to(self, model: Seq2Seq) -> AbstractContextManager[None]:
+        """Return a context in which they apply to the calls of this model, in this thread only.
 
         Raises:
             InputError: the model cannot do them; see ``checked``.
@@ -175,8 +174,7 @@ class Interventions:
             if patterns:
                 forced = _ForcedPatterns(patterns, hides_eos=not model.source_eos)
                 by_name |= {attention.hook_mask.name: forced.read_mask, attention.hook_pattern.name: forced}
-        with hooks(by_name):
-            yield
+        return hooks(by_name)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ cross-attention. ``hook_names(model)`` lists all.
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 
 import torch
@@ -79,8 +79,7 @@ class HookPoint:
         return self.permanent is not None or self.name in _hooks.get()
 
 
-@contextmanager
-def hooks(by_name: Mapping[str, Hook]) -> Iterator[None]:
+def hooks(by_name: Mapping[str, Hook]) -> AbstractContextManager[None]:
     """Run hooks at the points of these names inside the block, after those of enclosing blocks.
 
     Only calls of this thread are affected.
@@ -88,18 +87,32 @@ def hooks(by_name: Mapping[str, Hook]) -> Iterator[None]:
     Raises:
         InputError: the block called models, and none of them has a point of one of these names; see ``hook_names``.
     """
-    outer = _hooks.get()
-    active = _Active(outer)
-    for name, hook in by_name.items():
-        active[name] = (*active.get(name, ()), hook)
-    token = _hooks.set(active)
-    try:
-        yield
-    finally:
-        _hooks.reset(token)
-        if outer:
-            outer.called |= active.called
-    _check_names(by_name, active.called)
+    return _HooksBlock(by_name)
+
+
+class _HooksBlock(AbstractContextManager[None]):
+    """The block of ``hooks``: a class, because Ctrl+C can leave a generator suspended with its hooks still active."""
+
+    def __init__(self, by_name: Mapping[str, Hook]) -> None:
+        self._by_name = by_name
+
+    def __enter__(self) -> None:
+        self._outer = _hooks.get()
+        self._active = _Active(self._outer)
+        for name, hook in self._by_name.items():
+            self._active[name] = (*self._active.get(name, ()), hook)
+        try:
+            _hooks.set(self._active)
+        except BaseException:  # Ctrl+C, after they were set and before the block
+            _hooks.set(self._outer)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        _hooks.set(self._outer)
+        if self._outer:
+            self._outer.called |= self._active.called
+        if kind is None:
+            _check_names(self._by_name, self._active.called)
 
 
 def _check_names(names: Iterable[str], called: set[frozenset[str]]) -> None:

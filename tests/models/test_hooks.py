@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core.models import hooks as module
 from core.models.decoder_only import DecoderOnly
 from core.models.encoder_only import EncoderOnly
 from core.models.gru import GRUSeq2Seq
@@ -158,3 +159,29 @@ def test_hooks_are_told_the_decoding_step():
             for token in tgt.split(1, dim=1):
                 cache = model.decode(token, memory, cache).cache
         assert steps == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("when", ["entering", "in the block"])
+def test_ctrl_c_leaves_no_hook_active_although_the_prompt_keeps_the_traceback(monkeypatch, when):
+    class Pressed:
+        """The variable of the hooks; Ctrl+C comes when it has been set the first time."""
+
+        get = staticmethod(module._hooks.get)
+        is_pressed = False
+
+        def set(self, value: object) -> None:
+            context.set(value)
+            if when == "entering" and not self.is_pressed:
+                self.is_pressed = True
+                raise KeyboardInterrupt
+
+    def block() -> None:
+        with hooks({"a": torch.zeros_like}):
+            raise KeyboardInterrupt
+
+    context = module._hooks
+    monkeypatch.setattr(module, "_hooks", Pressed())
+    with pytest.raises(KeyboardInterrupt) as kept:
+        block()
+    assert kept.value.__traceback__ is not None
+    assert not module.hooks_are_active()
