@@ -15,7 +15,7 @@ export function readAddress() {
 export function linkToTab() {
   const query = readAddress();
   for (const name of ["__theme", "compare", "lesson", "sweep"]) query.delete(name);
-  return window.location.origin + window.location.pathname + "?" + query;
+  return pageAddress() + "?" + query;
 }
 
 /** The address of this page with some parameters, given as { name: value }. */
@@ -23,8 +23,10 @@ export function linkTo(parameters) {
   return window.location.pathname + "?" + new URLSearchParams(parameters);
 }
 
+const withoutParameters = ({ href }) => href.replace(/[?#].*/, ""); // the `origin` of a file is "null" in Firefox
+
 /** The address of this page without parameters. */
-export const pageAddress = () => window.location.origin + window.location.pathname;
+export const pageAddress = () => withoutParameters(window.location);
 
 const LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]; // where the documents' links lead
 
@@ -35,8 +37,7 @@ const LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]; // where the documents' li
 export function parametersOfLink(text, addresses = []) {
   if (!URL.canParse(text.trim(), window.location.href)) return null;
   const link = new URL(text.trim(), window.location.href);
-  const address = link.origin + link.pathname;
-  const isHere = [pageAddress(), ...addresses].includes(address) || (LOOPBACK.includes(link.hostname) && link.pathname === window.location.pathname);
+  const isHere = [pageAddress(), ...addresses].includes(withoutParameters(link)) || (LOOPBACK.includes(link.hostname) && link.pathname === window.location.pathname);
   if (!isHere) return null;
   const parameters = Object.fromEntries([...link.searchParams].filter(([name]) => name !== "__theme" && name !== "class"));
   return Object.keys(parameters).length ? parameters : null;
