@@ -54,6 +54,7 @@ def decode(page: Page, text: str) -> None:
 def test_a_preset_is_trained_decoded_and_looked_into_without_a_server(page, requests):
     train(page, "digits-reversal-fast")
     expect(page.locator("#run-bar .status")).to_have_text("finished, validation exact match 100 %")
+    expect(page.locator("#bench-view .health")).to_be_hidden()
     expect(page.locator("#bench-view .answer .mark.good")).to_have_count(4)
     assert int(page.locator("#bench-view .scrubber").get_attribute("max")) > 8  # the heads moved meanwhile
     page.locator("#measure-test").click()
