@@ -424,6 +424,11 @@ def test_a_full_storage_is_said_and_the_run_stays_in_the_tab(new_visitor, addres
     expect(page.locator("#decode-message")).to_contain_text("tiny 1")
 
 
+# Fields whose font makes an iPhone zoom in, and stay there, when one types.
+SMALL_FIELDS = """() => [...document.querySelectorAll("input, textarea")]
+  .filter((each) => parseFloat(getComputedStyle(each).fontSize) < 16).map((each) => each.outerHTML)"""
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_tab_is_accessible_and_fits_a_phone(new_visitor, address, dark):
     page = new_visitor(viewport=PHONE, color_scheme="dark" if dark else "light")
@@ -438,6 +443,7 @@ def test_every_tab_is_accessible_and_fits_a_phone(new_visitor, address, dark):
     for tab in TABS:
         open_tab(page, tab)
         expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+        assert page.evaluate(SMALL_FIELDS) == [], tab
         assert page.evaluate(NOTHING_SIDEWAYS), tab
         assert page.evaluate(CHECK) == [], tab
 
