@@ -271,6 +271,21 @@ def test_a_sentence_is_translated_and_its_maps_are_by_word(page):
     expect(page.locator("#viewer .ribbon path").first).to_be_attached()
 
 
+def test_line_breaks_of_an_input_are_kept_as_on_the_page(new_visitor, address):
+    page = new_visitor()
+    page.goto(f"{address}?tab=decode&run=translate-en-de-shipped&input=I+have+a+dog%0AI+know+where+he+lives")
+    field, sources = page.locator("#text"), page.locator("#translations .source")
+    expect(sources).to_have_text(["I have a dog", "I know where he lives"], timeout=MINUTE)
+    expect(field).to_have_value("I have a dog\nI know where he lives")
+    expect(page).to_have_url(re.compile("dog%0AI"))
+    field.fill("I like cats")
+    field.press("Shift+Enter")
+    field.press_sequentially("I have a dog")
+    field.press("Enter")
+    expect(sources).to_have_text(["I like cats", "I have a dog"])
+    expect(field).to_have_value("I like cats\nI have a dog")
+
+
 def test_a_run_goes_to_the_program_and_back(page, tiny, tmp_path: Path):
     train(page)
     page.locator("#run-bar .run").click()

@@ -248,6 +248,11 @@ function connect() {
     event.preventDefault();
     decode({ asked: true });
   });
+  byId("text").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    byId("ask").requestSubmit();
+  });
   byId("measure-test").addEventListener("click", measureTest);
   byId("measure-heads").addEventListener("click", measureHeads);
   byId("cancel-heads").addEventListener("click", () => { measuring = null; });
