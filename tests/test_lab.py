@@ -208,10 +208,11 @@ def test_an_odd_argument_is_refused_by_its_name(run, call, message):
 )
 def test_an_argument_of_another_kind_is_refused_by_its_name(run, call, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    figures = pyplot.get_fignums()
     with pytest.raises(InputError, match=re.escape(message)):
         call(run)
     assert not list(tmp_path.iterdir())
-    assert not pyplot.get_fignums()
+    assert pyplot.get_fignums() == figures
 
 
 def test_a_finished_run_says_how_to_extend_it_in_python(tiny, tmp_path):

@@ -13,7 +13,8 @@ from torch import nn
 
 from core.models.kernels import PackedLinear
 from core.models.seq2seq import Seq2Seq
-from core.models.step_decoder import Linear, StepWeights, has_step_decoder
+from core.models.step_decoder import has_step_decoder, joined_weights
+from core.models.step_weights import LinearMap
 from core.models.transformer import Transformer
 from core.storage.errors import InputError
 
@@ -87,10 +88,10 @@ def int8_copy(model: Seq2Seq) -> Transformer:
         for name, child in module.named_children():
             if type(child) is nn.Linear and child.weight.numel() >= MIN_NUMEL:
                 setattr(module, name, Int8Linear(child.weight, child.bias))
-    copy.step_weights = StepWeights.of(copy, _linear)
+    copy.step_weights = joined_weights(copy, _linear)
     return copy
 
 
-def _linear(weight: torch.Tensor, bias: torch.Tensor, activation: str = "none") -> Linear:
+def _linear(weight: torch.Tensor, bias: torch.Tensor, activation: str = "none") -> LinearMap:
     kind = Int8Linear if weight.numel() >= MIN_NUMEL else PackedLinear
     return kind(weight, bias, activation)

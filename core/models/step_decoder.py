@@ -8,9 +8,9 @@ change between generations.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,7 @@ from core.models.embeddings import Output
 from core.models.hooks import has_permanent_hooks, hooks_are_active
 from core.models.layers import DecoderLayer, FeedForward
 from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
+from core.models.step_weights import LayerWeights, MakeLinearMap, StepWeights, norm_function
 from core.models.transformer import Transformer
 
 _ROOM = 8  # steps by which the room for keys and values grows; larger gaps between rows make reading slower
@@ -62,6 +63,11 @@ def has_step_decoder(model: Seq2Seq) -> TypeGuard[Transformer]:
     return all(_is_plain(module, kind) for module, kind in _replaced_modules(model))
 
 
+def joined_weights(model: Transformer, linear: MakeLinearMap) -> StepWeights:
+    """Return the weights of a model's decoder for ``StepDecoder``, as linear maps of a given kind."""
+    return StepWeights.of(model.decoder_layers, model.config.activation, model.output, model.tgt_embedding, linear)
+
+
 def _replaced_modules(model: Transformer) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
     """Yield the modules that ``StepDecoder`` replaces, and the class that each must have."""
     yield model.output, Output
@@ -94,10 +100,8 @@ class StepDecoder:
 
     def __init__(self, model: Transformer, *, use_columns: bool) -> None:
         self.model, self._is_pre_norm = model, model.config.norm == "pre"
-        self._weights = (
-            StepWeights.of(model, kernels.PackedLinear) if model.step_weights is None else model.step_weights
-        )
-        self._norm = _norm_function(model.decoder_norm)
+        self._weights = model.step_weights or joined_weights(model, kernels.PackedLinear)
+        self._norm = norm_function(model.decoder_norm)
         self._cache_class = ColumnCache if use_columns else SlotCache
 
     @torch.inference_mode()
@@ -125,99 +129,6 @@ class StepDecoder:
         return DecoderOutput(self._weights.score(self._norm(x))[:, None], cache)
 
 
-class Linear(Protocol):
-    """A linear map and its activation, as ``kernels.PackedLinear``."""
-
-    def __call__(self, x: torch.Tensor, /) -> torch.Tensor:
-        """Map (B, K) to (B, N) float."""
-
-    def columns(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Map (B, K) to columns (N, B) float, written to ``out`` if it is given, without the activation."""
-
-
-MakeLinear = Callable[..., Linear]  # of weight (N, K), bias (N,) and, by default "none", activation
-
-
-@dataclass(frozen=True)
-class StepWeights:
-    """The joined weights of a decoder.
-
-    Attributes:
-        layers: those of each layer.
-        score: the output layer, from D to V.
-    """
-
-    layers: list["_LayerWeights"]
-    score: Linear
-
-    @classmethod
-    def of(cls, model: Transformer, linear: MakeLinear) -> "StepWeights":
-        """Join the weights of a model that has a ``StepDecoder``, as linear maps of a given kind."""
-        layers = [
-            _LayerWeights.of(cast(DecoderLayer, layer), model.config.activation, linear)
-            for layer in model.decoder_layers
-        ]
-        weight = model.tgt_embedding.output_weight() if model.output.weight is None else model.output.weight
-        return cls(layers, linear(weight, model.output.bias))
-
-
-@dataclass(frozen=True)
-class _LayerWeights:
-    """A decoder layer with joined weights; queries are already divided by √K.
-
-    Attributes:
-        qkv, out: of self-attention, from D to 3 D and from D to D.
-        cross_q, cross_kv, cross_out: of cross-attention, from D to D, 2 D and D.
-        widen, narrow: of the feed-forward network; ``widen`` has its activation.
-    """
-
-    num_heads: int
-    qkv: Linear
-    out: Linear
-    cross_q: Linear
-    cross_kv: Linear
-    cross_out: Linear
-    widen: Linear
-    narrow: Linear
-    norm_self: Callable[[torch.Tensor], torch.Tensor]
-    norm_cross: Callable[[torch.Tensor], torch.Tensor]
-    norm_feed_forward: Callable[[torch.Tensor], torch.Tensor]
-
-    @classmethod
-    def of(cls, layer: DecoderLayer, activation: str, linear: MakeLinear) -> "_LayerWeights":
-        """Join the weights of a layer with cross-attention."""
-        own, cross = layer.self_attention, cast(MultiHeadAttention, layer.cross_attention)
-        scale = 1 / (math.sqrt(own.head_dim) * own.temperature)
-        qkv_weight = torch.cat([own.w_q.weight * scale, own.w_k.weight, own.w_v.weight])
-        qkv_bias = torch.cat([own.w_q.bias * scale, own.w_k.bias, own.w_v.bias])
-        cross_kv_weight = torch.cat([cross.w_k.weight, cross.w_v.weight])
-        cross_kv_bias = torch.cat([cross.w_k.bias, cross.w_v.bias])
-        widen, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
-        return cls(
-            num_heads=own.num_heads,
-            qkv=linear(qkv_weight, qkv_bias),
-            out=linear(own.w_o.weight, own.w_o.bias),
-            cross_q=linear(cross.w_q.weight * scale, cross.w_q.bias * scale),
-            cross_kv=linear(cross_kv_weight, cross_kv_bias),
-            cross_out=linear(cross.w_o.weight, cross.w_o.bias),
-            widen=linear(widen.weight, widen.bias, activation),
-            narrow=linear(narrow.weight, narrow.bias),
-            norm_self=_norm_function(layer.norm_self),
-            norm_cross=_norm_function(layer.norm_cross),
-            norm_feed_forward=_norm_function(layer.norm_feed_forward),
-        )
-
-
-def _norm_function(norm: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the function of a norm on (B, D): for a layer norm the operation, since calling it takes twice as long.
-
-    Other modules get (B, 1, D), as from the model: a plug-in's may do something else with two dimensions.
-    """
-    if type(norm) is not nn.LayerNorm or norm._forward_hooks or norm._forward_pre_hooks or "forward" in vars(norm):
-        return lambda x: norm(x[:, None])[:, 0]
-    return lambda x: torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
-
-
 @dataclass
 class ColumnCache:
     """Keys and values with the rows of the batch in the last dimension, for one row per source.
@@ -232,14 +143,14 @@ class ColumnCache:
         length: number of target tokens read so far.
     """
 
-    layers: list[_LayerWeights]
+    layers: list[LayerWeights]
     source: list[torch.Tensor]
     hidden: torch.Tensor | None
     target: list[torch.Tensor]
     length: int = 0
 
     @classmethod
-    def of_source(cls, memory: Memory, layers: list[_LayerWeights]) -> "ColumnCache":
+    def of_source(cls, memory: Memory, layers: list[LayerWeights]) -> "ColumnCache":
         """Return the cache before the first token."""
         rows, length, width = memory.states.shape
         source = []
@@ -300,7 +211,7 @@ class SlotCache:
         length: number of target tokens read so far.
     """
 
-    layers: list[_LayerWeights]
+    layers: list[LayerWeights]
     source: list[torch.Tensor]
     hidden_source: torch.Tensor | None
     target: list[torch.Tensor]
@@ -310,7 +221,7 @@ class SlotCache:
     length: int = 0
 
     @classmethod
-    def of_source(cls, memory: Memory, layers: list[_LayerWeights]) -> "SlotCache":
+    def of_source(cls, memory: Memory, layers: list[LayerWeights]) -> "SlotCache":
         """Return the cache before the first token."""
         rows, length, width = memory.states.shape
         source, target = [], []

@@ -1,7 +1,5 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017, figure 1)."""
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 
@@ -12,9 +10,7 @@ from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer, build
 from core.models.positions import NO_POSITIONS, RelativePositions
 from core.models.relative_bias import build_relative
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
-
-if TYPE_CHECKING:
-    from core.models.step_decoder import StepWeights
+from core.models.step_weights import StepWeights
 
 
 class Transformer(Seq2Seq):
@@ -30,7 +26,7 @@ class Transformer(Seq2Seq):
             the model's own weights.
     """
 
-    step_weights: "StepWeights | None" = None
+    step_weights: StepWeights | None = None
     src_embedding: Embedding | None
     tgt_embedding: Embedding
 
