@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT, Run, RunFolder
@@ -284,6 +284,24 @@ def test_line_breaks_of_an_input_are_kept_as_on_the_page(new_visitor, address):
     field.press("Enter")
     expect(sources).to_have_text(["I like cats", "I have a dog"])
     expect(field).to_have_value("I like cats\nI have a dog")
+
+
+def test_what_is_typed_while_the_page_loads_is_decoded(new_visitor, address):
+    page, held = new_visitor(), list[Route]()
+    page.route("**/worker.js", lambda route: held.append(route))
+    page.goto(address)
+    open_tab(page, "Decode")
+    field = page.locator("#text")
+    field.fill("3 1 4 1 5")
+    field.press("Enter")
+    page.locator("#decode").click()
+    while not held:
+        page.wait_for_timeout(10)
+    for each in held:
+        each.continue_()
+    expect(page.locator(OUTPUT)).to_have_text(list("51413"), timeout=MINUTE)
+    expect(field).to_have_value("3 1 4 1 5")
+    expect(page).to_have_url(re.compile(r"input=3\+1\+4\+1\+5"))
 
 
 def test_a_run_goes_to_the_program_and_back(page, tiny, tmp_path: Path):

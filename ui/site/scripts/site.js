@@ -76,6 +76,7 @@ async function openRun(id, about = {}) {
 
 /** Decode the input; `isPart`: it is a sentence of an earlier one, whose translations stay. */
 async function decode({ selection = null, asked = false, isPart = false } = {}) {
+  if (!facts) return; // the first run decodes what is there when it has opened
   const mine = (round += 1);
   const text = byId("text").value;
   const waiting = setTimeout(say, SLOW_MS, "decode-message", "Decoding …");
@@ -244,15 +245,6 @@ function connect() {
   parts.importance.on("toggle", ({ name }) => ablate(ablated.includes(name) ? ablated.filter((each) => each !== name) : [...ablated, name]));
   for (const comparison of parts.comparisons) comparison.on("press", () => ablate([]));
   byId("train").addEventListener("click", train);
-  byId("ask").addEventListener("submit", (event) => {
-    event.preventDefault();
-    decode({ asked: true });
-  });
-  byId("text").addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    byId("ask").requestSubmit();
-  });
   byId("measure-test").addEventListener("click", measureTest);
   byId("measure-heads").addEventListener("click", measureHeads);
   byId("cancel-heads").addEventListener("click", () => { measuring = null; });
@@ -312,17 +304,31 @@ function problemsOf(address, { heads, blocks }) {
 
 const prepare = () => (index.first ? call("prepare", { preset: parts.picker.value.chosen }) : null);
 
+/** Take what is typed and entered, also while the page still loads. */
+function connectInput() {
+  byId("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    decode({ asked: true });
+  });
+  byId("text").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    byId("ask").requestSubmit();
+  });
+}
+
 /** Open the page; one that is a single file has its data, `embedded`, and the module of its functions. */
 export async function openPage({ embedded = null, functions = null } = {}) {
   const address = readAddress(); // before the page puts the open tab into it
   makeTabs();
+  byId("text").value = address.get("input") ?? "";
+  connectInput();
   if (functions) startHere(functions);
   else startWorker(new URL("./worker.js", import.meta.url), (text) => say("site-status", text, true));
   index = await call("open", { embedded });
   if (index.error) return say("site-status", index.error, true);
   await mountAll();
   connect();
-  byId("text").value = address.get("input") ?? "";
   const wanted = address.get("run");
   warm();
   const opened = await call("facts", { run: wanted ?? index.runs[0] });
