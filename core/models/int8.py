@@ -1,8 +1,8 @@
 """Products of 8-bit integers, for translating many texts on a CPU.
 
 Every row is rounded with a scale of its own: those of a weight once, those of its inputs at every call (vector-wise
-quantization; Dettmers et al. 2022, "LLM.int8()", https://arxiv.org/abs/2208.07339, section 3.1). So what a source
-becomes does not depend on the others of its batch.
+quantization; Dettmers et al. 2022, "LLM.int8()", https://arxiv.org/abs/2208.07339, section 3.1). So the output of a
+source does not depend on the rest of its batch.
 """
 
 from copy import deepcopy
@@ -49,7 +49,7 @@ class Int8Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (…, K) to (…, N) float."""
         scales, integers = rounded(x.flatten(0, -2))
-        # A single row may have strides (1, 1), which the product does not read rightly; .contiguous() leaves them.
+        # torch._int_mm reads a single row with strides (1, 1) wrongly; contiguous() keeps such strides.
         integers = integers.clone(memory_format=torch.contiguous_format)
         y = torch._int_mm(integers, self._integers).float()  # then in place: a copy takes longer than the product
         y = y.mul_(scales[:, None]).mul_(self._scales).add_(self._bias).unflatten(0, x.shape[:-1])
@@ -72,16 +72,12 @@ def int8_copy(model: Seq2Seq) -> Transformer:
     do not change the copy.
 
     Raises:
-        InputError: ``StepDecoder`` cannot decode with this model, or all of its weights are smaller.
+        InputError: ``StepDecoder`` cannot decode with this model, or all products have smaller weights.
     """
     if not has_step_decoder(model):
         raise InputError(
             "int8 needs an encoder-decoder Transformer without relative positions, with full attention scaled by √K "
-            f"and a feed-forward network of relu or gelu; this {type(model).__name__} is another model"
-        )
-    if max(weight.numel() for weight in model.parameters()) < MIN_NUMEL:
-        raise InputError(
-            f"int8 is for weights of at least {MIN_NUMEL:,} numbers, and this model has none; it would be slower"
+            f"and a feed-forward network of relu or gelu; this model ({type(model).__name__}) is not one"
         )
     copy = deepcopy(model).eval()
     for module in list(copy.encoder_layers.modules()):
@@ -89,6 +85,15 @@ def int8_copy(model: Seq2Seq) -> Transformer:
             if type(child) is nn.Linear and child.weight.numel() >= MIN_NUMEL:
                 setattr(module, name, Int8Linear(child.weight, child.bias))
     copy.step_weights = joined_weights(copy, _linear)
+    of_decoder = [
+        copy.step_weights.score,
+        *(each for layer in copy.step_weights.layers for each in vars(layer).values()),
+    ]
+    if not any(isinstance(each, Int8Linear) for each in (*copy.modules(), *of_decoder)):
+        raise InputError(
+            f"int8 is for products with weights of at least {MIN_NUMEL:,} numbers, and this model has none; with "
+            "smaller ones it would be slower"
+        )
     return copy
 
 

@@ -44,7 +44,7 @@ def test_every_line_is_decoded_in_order_greedily_by_default(translated, trained)
 
 
 def test_lines_are_translated_in_8_bits(translated, trained, monkeypatch):
-    assert "int8 is for weights of at least 32,768 numbers" in translated(b"4 8 2 9\n", "--int8")[2]
+    assert "int8 is for products with weights of at least 32,768" in translated(b"4 8 2 9\n", "--int8")[2]
     monkeypatch.setattr("core.models.int8.MIN_NUMEL", 1)
     loaded, lines = load_run(trained / "done"), ["4 8 2 9", "1", "3 3 3 3 3"]
     expected = translate(int8_copy(loaded.model), loaded.task, lines, strategy=Greedy())

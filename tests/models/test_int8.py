@@ -100,8 +100,12 @@ def test_only_large_weights_are_rounded():
         True,
         True,
     ]
-    with pytest.raises(InputError, match=r"int8 is for weights of at least 32,768 numbers"):
-        int8_copy(Transformer(TransformerConfig(**SIZES), 20, 20))
+    with pytest.raises(InputError, match=r"int8 is for products with weights of at least 32,768"):
+        int8_copy(Transformer(TransformerConfig(**SIZES), 5_000, 20))  # only its embedding is large
+    joined = SIZES | {"d_model": 112, "d_ff": 100}  # only queries, keys and values together are large
+    assert isinstance(
+        int8_copy(Transformer(TransformerConfig(**joined), 20, 20)).step_weights.layers[0].qkv, Int8Linear
+    )
 
 
 @pytest.mark.parametrize("changes", [{"positions": "rope"}, {"feed_forward_block": "gated"}, {"activation": "silu"}])
