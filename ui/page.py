@@ -194,7 +194,8 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         )
 
         # Opening the page, in one event; its script opens the tab that the address names
-        first = {"run": run, "bar": bar, "text": ask.text, "spec": spec, **strategy.outputs, "compared": picker}
+        first_text = gr.Textbox(visible="hidden")
+        first = {"run": run, "bar": bar, "text": first_text, "spec": spec, **strategy.outputs, "compared": picker}
         form = train_tab.form
         first |= {f"form_{name}": component for name, component in form.outputs.items()}
 
@@ -204,7 +205,9 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             draft = form.opened(lambda: train.first_draft(runs, updates["run"], kept_in(submitted), linked))
             return updates | {f"form_{name}": value for name, value in draft.items()}
 
-        page.load(by_name(open_page, first), form.fields, list(first.values()), js=WITH_KEPT, **QUIET)
+        page.load(by_name(open_page, first), form.fields, list(first.values()), js=WITH_KEPT, **QUIET).then(
+            None, [first_text, ask.text], ask.text, js="(first, typed) => typed || first", **QUIET
+        )
     return page
 
 

@@ -1,6 +1,8 @@
 """Which Chromium drives the page, how it is started, and what every test does with it."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from playwright.sync_api import Browser, BrowserContext, FloatRect, Locator, Page, Route, expect
@@ -52,17 +54,24 @@ def press_tab(page: Page, name: str) -> None:
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
 
 
-def press_quickly(page: Page, *buttons: Locator) -> None:
-    """Press buttons, all of them before the server has heard of the first."""
+@contextmanager
+def requests_held(page: Page) -> Iterator[None]:
+    """Hold back what the page sends to the server in the block, and send it at its end."""
     held: list[Route] = []
     page.route("**/queue/join*", lambda route: held.append(route))
-    for button in buttons:
-        button.click()
+    yield
     while not held:
         page.wait_for_timeout(10)
     for each in held:
         each.continue_()
     page.unroute("**/queue/join*")
+
+
+def press_quickly(page: Page, *buttons: Locator) -> None:
+    """Press buttons, all of them before the server has heard of the first."""
+    with requests_held(page):
+        for button in buttons:
+            button.click()
 
 
 def open_lesson(page: Page, name: str) -> None:

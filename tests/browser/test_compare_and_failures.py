@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable
 
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from core.server import Runs
-from tests.browser.chromium import NOTHING_SIDEWAYS, choose_run, choose_seeds, open_tab
+from tests.browser.chromium import NOTHING_SIDEWAYS, choose_run, choose_seeds, open_tab, requests_held
 from tests.serving import SHIPPED
 
 pytestmark = pytest.mark.usefixtures("seeds")
@@ -57,22 +57,17 @@ def test_selected_runs_are_compared_and_restored_from_the_address(
 def test_a_link_compares_its_runs_even_if_the_list_comes_before_the_values(
     empty_page: Page, address: str, seeds: list[str]
 ):
-    held: list[Route] | None = []
-    empty_page.route("**/queue/join*", lambda route: route.continue_() if held is None else held.append(route))
-    empty_page.goto(f"{address}?tab=compare&compare={','.join(seeds)},{SHIPPED}")
-    picker = empty_page.locator("#run-picker")
-    shipped = picker.get_by_role("checkbox", name=re.compile(SHIPPED))
-    expect(shipped).to_be_attached()
-    expect(picker.get_by_role("checkbox", checked=True)).to_have_count(0)
-    late, held = held, None
-    for each in late:
-        each.continue_()
+    with requests_held(empty_page):
+        empty_page.goto(f"{address}?tab=compare&compare={','.join(seeds)},{SHIPPED}")
+        picker = empty_page.locator("#run-picker")
+        shipped = picker.get_by_role("checkbox", name=re.compile(SHIPPED))
+        expect(shipped).to_be_attached()
+        expect(picker.get_by_role("checkbox", checked=True)).to_have_count(0)
     expect(shipped).to_be_checked()
     expect(empty_page).to_have_url(re.compile(f"compare={seeds[0]}(,|%2C){seeds[1]}(,|%2C){SHIPPED}"))
     shipped.uncheck()  # of another task, which no longer can be ticked
     expect(shipped).to_be_disabled()
     expect(picker.get_by_role("checkbox", checked=True)).to_have_count(3)  # two seeds and their group
-    empty_page.unroute("**/queue/join*")
 
 
 @pytest.mark.slow

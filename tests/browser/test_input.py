@@ -14,7 +14,7 @@ from core.config import load_preset
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.access import VisitorRuns
-from tests.browser.chromium import DESKTOP, choose_run, new_context, open_tab, press_quickly
+from tests.browser.chromium import DESKTOP, choose_run, new_context, open_tab, press_quickly, requests_held
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 from ui.serving.launch import serve
@@ -53,6 +53,19 @@ def test_an_input_that_the_next_run_cannot_read_becomes_an_example_and_a_long_on
     expect(message).to_contain_text("2,400 characters; the maximum is 2,000")
     expect(page).to_have_url(re.compile("run="))
     expect(page).not_to_have_url(re.compile("input="))  # no server would open such an address again
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_an_input_typed_before_the_page_has_opened_is_kept_and_decoded(empty_page: Page, address: str, is_sent: bool):
+    with requests_held(empty_page):
+        empty_page.goto(f"{address}?run={SHIPPED}&tab=decode&input=1+2+3")
+        field = empty_page.get_by_role("textbox", name="Input")
+        field.fill("9 8 7 6 5")
+        if is_sent:
+            field.press("Enter")
+    expect(empty_page.locator("#answer .output .tile")).to_have_text(list("56789"))
+    expect(field).to_have_value("9 8 7 6 5")
+    expect(empty_page).to_have_url(re.compile(r"input=9\+8\+7\+6\+5"))
 
 
 def test_the_former_answer_is_marked_while_another_input_is_typed(page: Page):
