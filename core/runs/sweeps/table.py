@@ -109,6 +109,12 @@ class SweepTable:
         return 0 if self.is_exhausted else max(0, self.file.sweep.num_trials - len(self.rows))
 
     @property
+    def runs_left(self) -> int:
+        """Number of runs that are trained if the sweep goes on; failed ones are tried again."""
+        open_rows = [row for row in self.rows if row.pruned is None and not row.stopped]
+        return self.num_unbegun * len(self.file.seeds) + sum(row.seeds - len(row.values) for row in open_rows)
+
+    @property
     def axes(self) -> list[str]:
         """The axes on which trials differ; all if there is only one trial."""
         axes = list(self.file.sweep.axes)

@@ -53,6 +53,19 @@ def test_the_best_complete_trial_is_first_and_what_is_not_complete_last(swept):
     assert rows[2].t_interval is None
 
 
+def test_pruned_and_stopped_trials_and_what_cannot_be_drawn_are_not_left_to_train(root, tiny, swept):
+    assert sweep_table(swept).runs_left == 2  # of the third trial, one of which failed
+    trial = sweep_table(swept).rows[2].trial
+    swept.write_record(trial, swept.record(trial).model_copy(update={"stopped": True}))
+    assert sweep_table(swept).runs_left == 0
+    drawn = SweepFolder(root, "drawn")
+    sweep = make_sweep(name="drawn", seeds=3, search="random", trials=6)
+    drawn.prepare(SweepFile(sweep=sweep, base=tiny), extend=False)
+    assert sweep_table(drawn).runs_left == 18
+    drawn.exhausted.touch()
+    assert sweep_table(drawn).runs_left == 0
+
+
 def test_a_metric_that_should_be_large_sorts_the_other_way(root, tiny):
     sweep = make_sweep(seeds=1, goal={"metric": "exact_match"})
     folder = SweepFolder(root, "s")

@@ -219,7 +219,8 @@ def _estimated(runs: VisitorRuns, file: SweepFile, jobs: int) -> tuple[SweepTime
 
     done = 0
     if file.sweep.name in runs.sweeps.names():
-        done = sum(len(row.values) for row in runs.sweeps.table(file.sweep.name).rows)
+        begun = runs.sweeps.table(file.sweep.name)
+        done = begun.file.sweep.num_runs - begun.runs_left
     left = max(0, file.sweep.num_runs - done)
     trials = examined_trials(file.sweep, file.base)
     return estimate_sweep_time(file.sweep, trials, runs=left, jobs=jobs, time_of=time_of), left
