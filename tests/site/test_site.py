@@ -302,6 +302,10 @@ def test_what_is_typed_while_the_page_loads_is_decoded(new_visitor, address):
     expect(page.locator(OUTPUT)).to_have_text(list("51413"), timeout=MINUTE)
     expect(field).to_have_value("3 1 4 1 5")
     expect(page).to_have_url(re.compile(r"input=3\+1\+4\+1\+5"))
+    field.fill("3 1 4 1")
+    expect(page.locator("#answer .former-note")).to_be_visible()
+    field.fill("3 1 4 1 5 ")
+    expect(page.locator("#answer .former-note")).to_be_hidden()
 
 
 def test_a_run_goes_to_the_program_and_back(page, tiny, tmp_path: Path):

@@ -148,7 +148,7 @@ export function mount({ element, trigger, props, watch }) {
 
   /** Gray the answer out while the input is another one than it answers, be it still being typed or without a server. */
   function showFormer() {
-    const typed = document.querySelector("#input textarea, #input input")?.value;
+    const typed = document.querySelector("#input textarea, #input input, #text")?.value;
     const given = props.value?.asked;
     const isFormer = typed != null && given != null && typed.trim() !== given.trim();
     part("shown").classList.toggle("former", isFormer);

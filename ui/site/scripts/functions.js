@@ -97,7 +97,7 @@ export const functions = {
     const off = ablated.length ? ", without " + ablated.join(", ") : "";
     return {
       message: "Decoded with " + run.title + " (best weights, after " + stepOf(run).toLocaleString("en") + " training steps" + (run.shipped && isRounded(facts) ? ", rounded to 8 bits" : "") + ")" + off + (results.length ? ". Steps and attention are those of “" + strip(part) + "”" : "") + ". Its task: " + facts.task.summary,
-      answer: answerValue(facts, decode, record), thumbnails: thumbnailsValue(facts, decode),
+      answer: { ...answerValue(facts, decode, record), asked: text }, thumbnails: thumbnailsValue(facts, decode),
       viewer: viewerValue(run, record, selection, asked), comparison: baseline && comparisonValue(baseline, decode),
       translations: results.length ? { text: strip(results.map(({ output, space }) => output + space).join("")), sentences: results } : null,
     };
