@@ -194,7 +194,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         )
 
         # Opening the page, in one event; its script opens the tab that the address names
-        first_text = gr.Textbox(visible="hidden")
+        first_text = gr.Textbox(visible="hidden")  # the input, unless one was typed before this answer
         first = {"run": run, "bar": bar, "text": first_text, "spec": spec, **strategy.outputs, "compared": picker}
         form = train_tab.form
         first |= {f"form_{name}": component for name, component in form.outputs.items()}

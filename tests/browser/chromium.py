@@ -58,13 +58,17 @@ def press_tab(page: Page, name: str) -> None:
 def requests_held(page: Page) -> Iterator[None]:
     """Hold back what the page sends to the server in the block, and send it at its end."""
     held: list[Route] = []
-    page.route("**/queue/join*", lambda route: held.append(route))
-    yield
-    while not held:
-        page.wait_for_timeout(10)
-    for each in held:
-        each.continue_()
-    page.unroute("**/queue/join*")
+    is_held = True
+    page.route("**/queue/join*", lambda route: held.append(route) if is_held else route.continue_())
+    try:
+        yield
+        while not held:
+            page.wait_for_timeout(10)
+    finally:  # the next test has the same tab
+        is_held = False
+        for each in held:
+            each.continue_()
+        page.unroute("**/queue/join*")
 
 
 def press_quickly(page: Page, *buttons: Locator) -> None:
